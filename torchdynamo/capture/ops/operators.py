@@ -7,8 +7,9 @@ from typing import Any
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.vm.construction import CONVERSIONS
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.core.value import Value
+from torchdynamo.core.value import Known, Value
 
 
 @op("BINARY", "a b -- c")
@@ -49,6 +50,11 @@ def build_slice(vm: Machine, frame: Frame, inst: Instruction, *parts: Value) -> 
 @op("FORMAT", "*parts -- text", pops=lambda arg: 2 if arg[1] else 1)
 def format_value(vm: Machine, frame: Frame, inst: Instruction, value: Value, spec: Any = None) -> Value:
     return vm.format_value(value, inst.arg[0], spec)
+
+
+@op("CONVERT", "value -- text")
+def convert_value(vm: Machine, frame: Frame, inst: Instruction, value: Value) -> Value:
+    return vm.call(Known(CONVERSIONS[inst.arg]), [value], {})
 
 
 @op("GET_LEN", "-- length")

@@ -15,6 +15,9 @@ from torchdynamo.core.value import NONE, Known, Object, Value
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
+CONVERSIONS = {"s": str, "r": repr, "a": ascii}
+"""What `!s`, `!r` and `!a` of a field of an f-string call."""
+
 
 def bound_method(vm: Machine, owner: Value, fn: Value, name: str) -> Value:
     """Return the value of `owner.fn`, a method bound to its object."""
@@ -72,7 +75,7 @@ def build(vm: Machine, kind: str, items: tuple[Value, ...]) -> Value:
 
 def format_value(vm: Machine, value: Value, conversion: str, spec: Value | None) -> Value:
     """Format a field of an f-string."""
-    convert = {"s": str, "r": repr, "a": ascii}.get(conversion)
+    convert = CONVERSIONS.get(conversion)
     if convert is not None:
         value = calls.call(vm, Known(convert), [value], {})
     return calls.call(vm, Known(format), [value] if spec is None else [value, spec], {})
