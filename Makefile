@@ -7,6 +7,7 @@
 #   make stored    tests of captures and training twice over one store of captures (STORE: a folder, emptied first)
 #   make browser   install playwright, and test the page of a report in the chromium of the distribution
 #   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
+#   make ray       install Ray beside the environment, and run the examples on it (examples/ray) and the tuner's builds
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
 #   make bench-models  models of installed packages (ONLY) under BACKENDS at BATCH, beside eager: OUT/bench.csv
@@ -25,6 +26,7 @@
 #   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
 #   make docs      the documentation as a site, in OUT/docs
 #   make wheels    a wheel for each of PYTHONS that has a torch, in OUT/wheels (TORCH_INDEX: where to look for the torches)
+#   make wheel-check  these wheels installed where there is no compiler, in less than 30 s each, and the README's example run
 #   make matrix    build and test against each of PYTHONS and TORCHES, ending with a table (OUT/matrix; MATRIX_TESTS: which)
 #   make export    models of the corpus exported, saved, loaded without torchdynamo, beside torch.export
 #   make lines     how long the files of capture/ are
@@ -38,7 +40,7 @@
 export TORCHDYNAMO_CACHE ?= 0
 
 PYTHON ?= python3.11
-PYTHONS ?= python3.10 python3.11 python3.12 python3.13
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 TORCH ?= 2.13.0
 TORCHES ?= 2.11 2.12 2.13
 VENV ?= .venv
@@ -59,6 +61,7 @@ CORPUS ?= ../shared/corpus
 MEASURE ?= ../shared/measure
 PROGRAMS ?= ../shared/programs
 CORPUS_VENV ?= .venv-corpus
+RAY_VENV ?= .venv-ray
 PROGRAMS_VENV ?= .venv-programs
 FRONT ?= torchdynamo
 BACKEND ?= eager
@@ -73,7 +76,7 @@ PROGRAMS_BIN := $(abspath $(PROGRAMS_VENV))/bin
 RESULTS := $(abspath $(OUT))/corpus.jsonl
 NATIVE := $(wildcard torchdynamo/hook/csrc/*)
 
-.PHONY: setup demo demo-sentences test long stored browser backends lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels matrix export clean
+.PHONY: setup demo demo-sentences test long stored browser backends ray lint format golden bench bench-models baseline-cpu baseline-gpu offline-autotune-cpu offline-autotune-gpu corpus cold sizes programs steps training training-corpus fuzz stress cpython sanitize debug lines docstrings docs wheels wheel-check matrix export clean
 
 setup: $(VENV)/.built
 
@@ -126,6 +129,17 @@ $(VENV)/.backends: requirements-backends.txt $(VENV)/.built
 backends: $(VENV)/.backends
 	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py tests/tuning
 
+# An environment of its own, on top of VENV: what Ray brings along is large.
+$(RAY_VENV)/.ready: requirements-ray.txt $(VENV)/.built
+	$(PYTHON) -m venv $(RAY_VENV)
+	printf '%s\n' "$(CURDIR)" "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  > "$$($(RAY_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torchdynamo.pth"
+	$(RAY_VENV)/bin/pip install --quiet -r requirements-ray.txt
+	touch $@
+
+ray: $(RAY_VENV)/.ready
+	$(RAY_VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/test_examples_ray.py tests/tuning/test_tuning.py -k "examples_ray or on_ray"
+
 $(VENV)/.browser: requirements-browser.txt $(VENV)/.built
 	$(BIN)/pip install --quiet -r requirements-browser.txt
 	touch $@
@@ -161,6 +175,9 @@ docs: $(VENV)/.docs
 
 wheels:
 	build_backend/wheels.sh $(abspath $(OUT))/wheels $(TORCH) $(PYTHONS)
+
+wheel-check:
+	build_backend/wheel_check.sh $(abspath $(OUT))/wheels $(TORCH) $(PYTHONS)
 
 matrix:
 	.ci/matrix $(abspath $(OUT))/matrix "$(TORCHES)" "$(PYTHONS)" $(MATRIX_TESTS)
