@@ -94,7 +94,7 @@ def function_code(vm: Machine, self: Value) -> Value:
 
 
 def function_annotate(vm: Machine, self: Value) -> Value:
-    """Return the function that makes a function's annotations, or None. Functions of Python 3.14 have one."""
+    """Return the function that makes a function's annotations, or None. Newer Pythons have such."""
     if self.__class__ is not Known:
         entity = vm.entity(vm.as_object(self))
         if "__annotate__" in entity.attrs:
@@ -102,7 +102,7 @@ def function_annotate(vm: Machine, self: Value) -> Value:
     return made_part("__annotate__", "annotate")(vm, self)
 
 
-if hasattr(types.FunctionType, "__annotate__"):
+if "__annotate__" in vars(types.FunctionType):
     models(types.FunctionType, ".__annotate__")(function_annotate)
 
 
