@@ -88,6 +88,17 @@ static inline void td_levels_add(PyThreadState *tstate, int levels)
 #endif
 }
 
+/* The same for calls in C, which 3.12 and 3.13 count by themselves. */
+static inline void td_c_levels_add(PyThreadState *tstate, int levels)
+{
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
+    tstate->c_recursion_remaining += levels;
+#else
+    (void)tstate;
+    (void)levels;
+#endif
+}
+
 /* How many calls are nested now. */
 static inline int td_levels_used(PyThreadState *tstate)
 {

@@ -68,6 +68,7 @@ static PyObject *more_levels(PyObject *module, PyObject *number)
     if (levels == -1 && PyErr_Occurred())
         return NULL;
     td_levels_add(PyThreadState_Get(), (int)levels);
+    td_c_levels_add(PyThreadState_Get(), (int)levels);
     Py_RETURN_NONE;
 }
 
