@@ -1,0 +1,53 @@
+"""The scripts of examples/ray, each on a cluster of its own; `make ray` installs what they need."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "examples" / "ray"
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray: make ray installs it"),
+]
+
+
+@pytest.fixture
+def lines(tmp_path: Path):
+    """What a script prints. It may leave nothing behind, at home or among temporary files."""
+
+    def run(name: str, *arguments: str) -> list[str]:
+        pytest.importorskip(f"ray.{name.partition('_')[0]}")
+        home, temporary = tmp_path / "home", tmp_path / "t"
+        home.mkdir()
+        temporary.mkdir()
+        variables = {**os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONWARNINGS": "ignore"}
+        before = set(Path("/tmp/ray").glob("*"))
+        done = subprocess.run(
+            [sys.executable, FOLDER / name, *arguments], env=variables, capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        left = [each for place in (home, temporary) for each in place.rglob("*") if each.is_file()]
+        assert left == []
+        assert set(Path("/tmp/ray").glob("*")) == before
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_data(lines) -> None:
+    first, second = lines("data_map_batches.py")[-2:]
+    assert first.startswith("1000 rows in ") and first.endswith("as in eager: True")
+    assert second == "actors: 1, graphs that each compiled: 1"
+
+
+def test_serve(lines) -> None:
+    first, second = lines("serve_run_mode.py", "--requests", "12")[-2:]
+    assert first == "graphs compiled while warming up: 2, while serving: 0"
+    assert second.startswith("12 requests, as in eager: True; median ")
