@@ -346,6 +346,12 @@ CHANGED: dict[str, Program] = {
         *2 * (CACHED.replace("WRAP", "functools.cache").replace("CALL", "c(K)"),),
         files={"read_by_cached": ("N = 2\n", "N = 3\n")},
     ),
+    "module_that_makes_its_names": changed(
+        "import types\nclass M(types.ModuleType):\n    def __getattr__(self, name): return @@\nm = M('m')\n"
+        "def f(x): return x * m.scale\n",
+        "2",
+        "3",
+    ),
     "cached_function_raises": changed(
         "import functools\nN = @@\n@functools.cache\ndef c(n): return 6 // N\ndef f(x): return x * c(1)\n"
         "def reset(): c.cache_clear()\n",

@@ -159,3 +159,28 @@ def test_in_one_graph(owner: str, program: str) -> None:
         assert space["names"]() == before
     else:
         compiled(torch.ones(2))
+
+
+class Making(types.ModuleType):
+    """A module that makes its names when they are asked for."""
+
+    def __getattr__(self, name: str) -> int:
+        return MADE[name]
+
+
+MADE = {"scale": 2}
+making = Making("making")
+
+
+def scaled_by_module(x: torch.Tensor) -> torch.Tensor:
+    return x * making.scale
+
+
+def test_names_that_a_class_of_modules_makes_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = torchdynamo.compile(scaled_by_module, backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    assert torch.equal(compiled(x), x * 2)
+    monkeypatch.setitem(MADE, "scale", 3)
+    assert torch.equal(compiled(x), x * 3)
+    monkeypatch.setattr(Making, "__getattr__", lambda self, name: 7)
+    assert torch.equal(compiled(x), x * 7)

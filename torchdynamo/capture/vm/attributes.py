@@ -197,8 +197,16 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
         given = getattr(module, name)
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
-    kept = own.get(name, MISSING) is given  # as `torch.ops` keeps a namespace of operators once somebody asks for it
-    return wrap(vm, given, instance_attr(source, name)) if kept else lift(vm, given)
+    if own.get(name, MISSING) is given:  # as `torch.ops` keeps a namespace of operators once somebody asks for it
+        return wrap(vm, given, instance_attr(source, name))
+    of_class = guarded_lookup(vm, type(module), "__getattr__")
+    if hook is None and type(of_class) is types.FunctionType and of_class.__module__.partition(".")[0] != "torch":
+        return vm.call(
+            Known(of_class, class_attribute(vm, type(module), "__getattr__")), [Known(module, source), Known(name)], {}
+        )
+    if str(getattr(hook or of_class, "__module__", "torch")).partition(".")[0] != "torch":
+        vm.of_process["what a module has answered that makes its names when they are asked for"] = None
+    return lift(vm, given)
 
 
 def is_written(found: Any) -> bool:
