@@ -51,3 +51,9 @@ def test_serve(lines) -> None:
     first, second = lines("serve_run_mode.py", "--requests", "12")[-2:]
     assert first == "graphs compiled while warming up: 2, while serving: 0"
     assert second.startswith("12 requests, as in eager: True; median ")
+
+
+def test_tune(lines) -> None:
+    *rows, best = lines("tune_options.py", "--backends", "aot_eager", "--calls", "50")
+    assert len([row for row in rows if row.endswith("right: True")]) == 2
+    assert best.startswith("best: aot_eager, dynamic=")
