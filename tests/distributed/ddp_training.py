@@ -1,11 +1,13 @@
 """Run as one of two ranks: `ddp_training.py RANK FOLDER [CASE ...]` trains under DDP, compiled and not, and compares.
 
-Losses and parameters have to be equal, bit for bit, after each step, wherever the compiler is put: on the module that
-DDP wraps, on DDP, on the whole step, on each block, and on the module when it has run before it is wrapped.
+Losses and parameters have to be equal, bit for bit (with second derivatives, but for rounding), after each step. The
+compiler is put on the module that DDP wraps, on DDP, on the whole step, on each block, and on the module when it has
+run before it is wrapped.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.optim import _apply_optimizer_in_backward
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -165,10 +166,6 @@ def hook_communication(module: Any, ddp: Any) -> None:
     ddp.register_comm_hook(None, hook)
 
 
-def update_in_backward(module: Any, ddp: Any) -> None:
-    _apply_optimizer_in_backward(torch.optim.SGD, module.blocks.parameters(), {"lr": 0.01})
-
-
 def ignore_some(module: Any, ddp: Any) -> None:
     names = ["blocks.1.up.weight"]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
@@ -182,6 +179,7 @@ class Case(NamedTuple):
     step: Callable[[Trained], Any] = plainly
     before: Callable[[Any, Any], None] | None = None
     after: Callable[[Any, Any], None] | None = None
+    rounds: bool = False  # gradients are summed in another order
 
 
 SMALL = {"bucket_cap_mb": 0.03}
@@ -201,7 +199,7 @@ CASES = {
     "checkpoint": Case(lambda: Model(again=True)),
     "tied": Case(lambda: Model(tied=True)),
     "kept": Case(step=kept),
-    "second derivative": Case(step=twice_differentiated),
+    "second derivative": Case(step=twice_differentiated, rounds=True),
     "of some": Case(step=of_some),
     "lengths": Case(step=with_lengths),
     "frozen later": Case(ddp={**SMALL, "find_unused_parameters": True}, step=freezing),
@@ -209,7 +207,6 @@ CASES = {
     "hooks": Case(after=hook_parameters),
     "hooks afterwards": Case(after=hook_after),
     "communication hook": Case(after=hook_communication),
-    "updated in the backward": Case(before=update_in_backward),
     "ignored": Case(before=ignore_some),
 }
 PLACES = ("inside", "outside", "step", "blocks", "earlier")
@@ -230,8 +227,6 @@ def train(case: Case, place: str, compiled: Callable[[Any], Any]) -> list[Any]:
     if place == "earlier":
         loss_of(inner(x)).backward()
         module.zero_grad()
-        if case.before is update_in_backward:
-            torch.manual_seed(1)
     ddp = run = DistributedDataParallel(inner, **case.ddp)
     if case.after is not None:
         case.after(module, ddp)
@@ -259,7 +254,8 @@ def compare(name: str, place: str) -> str:
     torchdynamo.reset()
     expected = train(CASES[name], place, lambda fn: fn)
     found = train(CASES[name], place, torchdynamo.optimize("aot_eager"))
-    wrong = [at for at, (one, other) in enumerate(zip(expected, found, strict=True)) if not torch.equal(one, other)]
+    same = functools.partial(torch.allclose, atol=1e-6) if CASES[name].rounds else torch.equal
+    wrong = [at for at, (one, other) in enumerate(zip(expected, found, strict=True)) if not same(one, other)]
     problems = [each["text"] for each in torchdynamo.report()["problems"]]
     if not wrong and not problems:
         return ""
