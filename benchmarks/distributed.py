@@ -99,8 +99,7 @@ def spread(whole: WithLoss, way: str, compiled: Callable[[Any], Any], device: to
         return compiled(whole)
     if way.startswith("ddp-"):
         where = [device.index] if device.type == "cuda" else None
-        ddp = DistributedDataParallel(whole, device_ids=where, bucket_cap_mb=int(way[4:]), gradient_as_bucket_view=True)
-        return compiled(ddp)
+        return compiled(DistributedDataParallel(whole, device_ids=where, bucket_cap_mb=int(way[4:])))
     from torch.distributed.fsdp import fully_shard
 
     by_blocks(whole, compiled)

@@ -21,7 +21,7 @@ Node = torch.fx.Node
 Order: TypeAlias = tuple[int | None, ...]
 """For each input of a graph, when its gradient is wanted: with the first ones (0), the second; None if no matter."""
 MOST_PARTS = 16
-LEAST_WORK = 8e11  # operations of a part on an accelerator: one or two milliseconds of a current one
+LEAST_WORK = 2.5e12  # operations of a part on an accelerator: about five milliseconds of a current one
 ITSELF = "_torchdynamo_parts"  # attribute of a compiled backward in parts, and so of what torch wraps it in
 
 
@@ -137,7 +137,8 @@ def places(graph: torch.fx.Graph, order: Order, most: int) -> list[Node]:
         last, held = max(last, ready[wanted]), held + sizes[wanted]
         if not 0 <= last < len(at) - 1 or last <= (ends or [-1])[-1] or held * most < whole:
             continue
-        if work is None or work[last] - (work[ends[-1]] if ends else 0) >= LEAST_WORK:
+        done = work[ends[-1]] if work is not None and ends else 0.0
+        if work is None or min(work[last] - done, work[-1] - work[last]) >= LEAST_WORK:
             ends.append(last)
             held = 0
     return [nodes[end] for end in ends]
