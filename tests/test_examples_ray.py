@@ -41,6 +41,12 @@ def lines(tmp_path: Path):
     return run
 
 
+def test_train(lines) -> None:
+    first, second = lines("train_ddp.py", "--epochs", "3")[-2:]
+    assert first.startswith("after 3 epochs: loss 0.") and first.endswith(" ms a step")
+    assert second == "graphs that a worker compiled: 1"
+
+
 def test_data(lines) -> None:
     first, second = lines("data_map_batches.py")[-2:]
     assert first.startswith("1000 rows in ") and first.endswith("as in eager: True")

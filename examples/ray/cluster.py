@@ -23,6 +23,7 @@ def cluster() -> Iterator[Path]:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("TORCHDYNAMO_CACHE", "0")
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(place / "inductor")
+        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")  # a busy machine imports torch slowly
         import ray
 
         here = str(Path(__file__).parent)

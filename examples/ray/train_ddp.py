@@ -7,7 +7,9 @@ python examples/ray/train_ddp.py [--epochs N] [--backend NAME]
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import ray.train
@@ -15,7 +17,7 @@ import ray.train.torch
 import torch
 from cluster import cluster
 from counted import Counted
-from ray.train import RunConfig, ScalingConfig
+from ray.train import Checkpoint, RunConfig, ScalingConfig
 from torch import nn
 
 import torchdynamo
@@ -40,7 +42,10 @@ def train(config: dict[str, Any]) -> None:
             loss.backward()
             optimizer.step()
         milliseconds = (time.perf_counter() - begun) / 8 * 1e3
-        ray.train.report({"loss": loss.item(), "ms": milliseconds, "graphs": counted.graphs})
+        metrics = {"loss": loss.item(), "ms": milliseconds, "graphs": counted.graphs}
+        with tempfile.TemporaryDirectory() as folder:  # Ray keeps metrics with a checkpoint
+            torch.save(model.state_dict(), Path(folder) / "model.pt")
+            ray.train.report(metrics, checkpoint=Checkpoint.from_directory(folder) if rank == 0 else None)
 
 
 def main() -> None:
