@@ -64,6 +64,7 @@ SPELLINGS: dict[str, Write] = {
     "another label that is ignored": lambda x, w, b, y: F.cross_entropy(x @ w.mT, y.clamp(min=0), ignore_index=3),
     "a weight that is tied": lambda x, w, b, y: F.cross_entropy(F.linear(x + w[:ROWS], w), y) + w.sum(),
     "autocast, shifted": in_autocast,
+    "an ellipsis before all rows": lambda x, w, b, y: F.cross_entropy(F.linear(x[:, None], w)[:, 0, ...], y),
     "a frozen weight": lambda x, w, b, y: F.cross_entropy(F.linear(x, w.detach(), b), y),
     "frozen rows": lambda x, w, b, y: F.cross_entropy(F.linear(x.detach(), w, b), y),
 }
@@ -110,6 +111,10 @@ LEFT: dict[str, tuple[Write, str]] = {
     ),
     "no layer": (lambda x, w, b, y: F.cross_entropy(x.repeat(1, 9), y), "linear layer"),
     "a cap": (lambda x, w, b, y: F.cross_entropy(F.linear(x, w).tanh() * 30, y), "`mul`"),
+    "one class before an ellipsis": (
+        lambda x, w, b, y: F.cross_entropy(F.linear(x.view(5, 2, SIZE), w[:2])[:, :, 0, ...], y[:5].clamp(0, 1)),
+        "classes are left out",
+    ),
     "fewer classes": (lambda x, w, b, y: F.cross_entropy(F.linear(x, w)[:, :49], y.clamp(max=48)), "across classes"),
 }
 

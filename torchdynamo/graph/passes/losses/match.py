@@ -167,8 +167,10 @@ def of_rows(index: Any, rank: int, node: Node) -> Any:
     parts = [part for each in items if isinstance(each, slice) for part in (each.start, each.stop, each.step)]
     if not plain or not all(part is None or type(part) is int for part in parts):
         raise Miss("the logits are indexed by a tensor", node)
-    reaches = len(items) == rank if Ellipsis not in items else items[-1] is not Ellipsis
-    if reaches and items[-1] != slice(None):
+    at = items.index(Ellipsis) if Ellipsis in items else len(items)
+    given = (*items[:at], *items[at + 1 :])
+    each_dimension = (*given[:at], *[slice(None)] * (rank - len(given)), *given[at:])
+    if each_dimension[-1] != slice(None):
         raise Miss("classes are left out", node)
     return index
 
