@@ -199,3 +199,15 @@ def test_tensors_of_unknown_sizes_are_taken_to_have_elements() -> None:
             torch.tensor([0, 1, 2, 2, 2, 2]),
         ):
             assert torch.allclose(compiled(rows, batch), padded(rows, batch))
+
+
+def test_a_question_to_no_matrices_raises_in_the_program() -> None:
+    def asked(x: Any) -> Any:
+        factor, info = torch.linalg.cholesky_ex(x)
+        try:
+            return factor if info.max() > 0 else factor * 2
+        except RuntimeError:
+            return x - 1
+
+    none = GOOD.expand(0, 3, 3)
+    assert torchdynamo.compile(asked, backend="eager")(none).shape == asked(none).shape

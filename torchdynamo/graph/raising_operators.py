@@ -21,6 +21,8 @@ PARTICULAR = frozenset(
     "cholesky inverse pinverse svd logdet slogdet lu lstsq multinomial bernoulli normal poisson "
     "binary_cross_entropy _assert _assert_async floordiv mod".split()
 )
+# Names of operators that raise for tensors without elements, which fake ones do not tell.
+OF_ELEMENTS = frozenset("max min argmax argmin".split())
 # Functions on numbers that raise for none.
 TAKE_ALL_NUMBERS = frozenset(
     (operator.add, operator.sub, operator.mul, operator.neg, operator.and_, operator.or_, operator.xor, abs)
@@ -45,11 +47,18 @@ def takes_integers(node: torch.fx.Node) -> bool:
 
 
 def may_raise(node: torch.fx.Node) -> bool:
-    """Return whether the contents of its arguments decide if an operator raises."""
+    """Return whether only running it tells if an operator raises, mostly by the contents of its arguments."""
     name = name_of(node.target)
+    if name in OF_ELEMENTS and any(is_empty(each.meta["example_value"]) for each in node.all_input_nodes):
+        return True
     if name in PARTICULAR or name.startswith("linalg_") or takes_integers(node):
         return True
     return getattr(node.target, "__module__", None) == "torch.linalg"
+
+
+def is_empty(example: Any) -> bool:
+    """Return whether a tensor is known to have no elements."""
+    return isinstance(example, torch.Tensor) and any(type(size) is int and size == 0 for size in example.shape)
 
 
 def writes(node: torch.fx.Node) -> bool:

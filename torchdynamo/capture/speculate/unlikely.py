@@ -133,4 +133,5 @@ def status_of(node: Node) -> torch.Tensor | None:
     if not isinstance(made, Node) or made.op != "call_function" or STATUS.get(made.target) != node.args[1]:
         return None
     fake = node.meta["example_value"]
-    return torch.zeros([*fake.shape], dtype=fake.dtype) if all(type(size) is int for size in fake.shape) else None
+    known = all(type(size) is int and size for size in fake.shape)  # of no matrices, questions may raise
+    return torch.zeros([*fake.shape], dtype=fake.dtype) if known else None
