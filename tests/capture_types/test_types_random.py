@@ -94,8 +94,19 @@ def seeded_after(x: Any) -> Any:
     return x + random.getrandbits(4), bits
 
 
+def compared(x: Any) -> Any:
+    return x + 1, random.getrandbits(1) is random.getrandbits(1), random.getrandbits(1) is len("a")
+
+
 @pytest.mark.parametrize(
-    ("fn", "whole"), [(only_drawn, True), (drawn_and_kept, True), (drawn_and_used, False), (seeded_after, False)]
+    ("fn", "whole"),
+    [
+        (only_drawn, True),
+        (drawn_and_kept, True),
+        (drawn_and_used, False),
+        (seeded_after, False),
+        (compared, False),
+    ],
 )
 def test_bits_that_are_drawn_after_the_graph(fn: Any, whole: bool) -> None:
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=whole)
@@ -108,3 +119,15 @@ def test_bits_that_are_drawn_after_the_graph(fn: Any, whole: bool) -> None:
     if not whole:
         with pytest.raises(torchdynamo.exc.Unsupported):
             torchdynamo.compile(fn, backend="eager", fullgraph=True)(X)
+
+
+@pytest.mark.parametrize("bits", [-1, 2**65])
+def test_a_draw_that_raises_is_caught(bits: int) -> None:
+    def caught(x: Any) -> Any:
+        try:
+            random.getrandbits(bits)
+        except (ValueError, OverflowError) as error:
+            return x + 1, type(error), str(error)
+        return x
+
+    assert str(torchdynamo.compile(caught, backend="eager")(X)) == str(caught(X))

@@ -14,7 +14,7 @@ from typing import Any
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import Emitter, models, rebuilds, replays
+from torchdynamo.capture.vm.model import IDENTICAL, Emitter, models, rebuilds, replays
 from torchdynamo.capture.vm.shadows import Shadow, method, shadows
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value
@@ -25,6 +25,7 @@ GENERATOR: Any = _random.Random
 SHADOW = Shadow(reads={"getstate"})
 shadows(GENERATOR, SHADOW)
 of_the_seed = method(SHADOW, "getrandbits")
+MOST = 4096  # bits that are drawn after the graph: a call for more, or for fewer than none, may raise
 
 
 class DrawnBits:
@@ -45,13 +46,22 @@ class DrawnBits:
 def getrandbits(vm: Machine, self: Object, bits: Value) -> Value:
     """Return a number that is drawn after the graph, or what a generator draws that the frame has seeded."""
     entity = vm.entity(self)
-    if entity.items is not None or entity.real is MISSING or bits.__class__ is not Known or type(bits.obj) is not int:
+    known = bits.obj if bits.__class__ is Known and type(bits.obj) is int else -1
+    if entity.items is not None or entity.real is MISSING or not 0 <= known <= MOST:
         return of_the_seed(vm, self, bits)
     draw = DrawnBits(entity, bits)
     made = vm.new(int, payload=draw)
     draw.number = vm.entity(made)
-    vm.effects.defer(f"draw {bits.obj} bits", draw)
+    vm.effects.defer(f"draw {known} bits", draw)
     return made
+
+
+@IDENTICAL.register(int)
+def identical(vm: Machine, a: Value, b: Value) -> bool:
+    """Return False: two integers of which one is not known. Ends the graph for one that is drawn after it."""
+    if any(each.__class__ is Object and vm.entity(each).payload.__class__ is DrawnBits for each in (a, b)):
+        raise Break("unknown call", name="is")
+    return False
 
 
 def refuse_draws(vm: Machine) -> None:

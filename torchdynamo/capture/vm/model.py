@@ -114,7 +114,7 @@ HASH_KEY: Table[Callable[[Machine, Object], Hashable]] = Table()
 # Return the items of a dict or a set, each with what it is found by, without hashing them again.
 HASHED: Table[Callable[[Machine, Object], list[tuple[Hashable, Value]]]] = Table()
 # Return whether two values of the type are one object.
-IDENTICAL: Table[Callable[[Machine, Object, Object], bool]] = Table()
+IDENTICAL: Table[Callable[[Machine, Any, Any], bool]] = Table()
 # Return a container of constants as a real one, which is only read.
 COPY: Table[Callable[[Machine, Object], object]] = Table()
 # Yield the items of a constant, in its order.

@@ -305,6 +305,8 @@ def identical(vm: Machine, a: Value, b: Value) -> bool:
         if type(a.obj) is type(b.obj) is types.FunctionType:
             return same_function(vm, a, b)
         return same_constant(vm, a, b)
+    if a.pytype is b.pytype is int and (a.__class__ is not Object or b.__class__ is not Object or a.ref != b.ref):
+        return model.IDENTICAL[int](vm, a, b)
     if a.__class__ is Object and b.__class__ is Object:
         if a.ref == b.ref:
             return True
