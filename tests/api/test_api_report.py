@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo.codegen.outline import OUTLINES
+from torchdynamo.bytecode.versions import OUTLINES
 from torchdynamo.core.source import Guard, Source, builtin, free, global_, instance_attr, local
 from torchdynamo.report import debug, explain
 from torchdynamo.report.explain import CompileEvent, Explanation

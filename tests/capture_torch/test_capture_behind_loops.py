@@ -12,7 +12,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
-from torchdynamo.codegen.outline import OUTLINES
+from torchdynamo.bytecode.versions import OUTLINES
 
 X = torch.arange(3.0)
 PROGRAMS: list[tuple[Callable[..., Any], int]] = []

@@ -15,7 +15,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
-from torchdynamo.codegen.outline import OUTLINES
+from torchdynamo.bytecode.versions import OUTLINES
 
 pytestmark = pytest.mark.skipif(not OUTLINES, reason="generators stay Python on this version")
 

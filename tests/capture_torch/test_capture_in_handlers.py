@@ -13,7 +13,7 @@ from counting import Counting
 
 import torchdynamo
 from torchdynamo.bytecode import versions
-from torchdynamo.codegen.outline import OUTLINES
+from torchdynamo.bytecode.versions import OUTLINES
 
 pytestmark = pytest.mark.skipif(not versions.EXCEPTION_TABLE, reason="such blocks stay Python on this version")
 

@@ -15,7 +15,7 @@ from counting import Counting
 from pictures import assert_alike
 
 import torchdynamo
-from torchdynamo.codegen.outline import OUTLINES
+from torchdynamo.bytecode.versions import OUTLINES
 
 X = torch.arange(1.0, 9.0).reshape(2, 4)
 PROGRAMS: list[tuple[Callable[..., Any], int]] = []

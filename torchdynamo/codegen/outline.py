@@ -30,7 +30,6 @@ from torchdynamo.codegen.resume import Unset
 from torchdynamo.codegen.unbound_cells import checked
 
 RETURNED = -1
-OUTLINES = versions.OUTLINES and hasattr(_native, "leave_out_first")  # which older builds of the extension lack
 
 
 class WayOut(NamedTuple):
@@ -114,7 +113,7 @@ def part(code: CodeType, place: PartPlace) -> Outlined:
 
 def make(code: CodeType, place: PartPlace) -> Outlined:
     """Outline a part of a function. Raises NotOutlined or UnknownEffect."""
-    if not OUTLINES:
+    if not versions.OUTLINES:
         raise NotOutlined
     decoded, kind = decode(code), KINDS[place.kind]
     cut = kind.cuts(decoded, place.start)

@@ -17,7 +17,7 @@ from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label, Reg
 from torchdynamo.bytecode.stacks import NULL, VALUE, UnknownEffect, stacks
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.codegen import resume
-from torchdynamo.codegen.outline import KINDS, OUTLINES, Kind, NotOutlined, PartPlace, WayOut, effects, part, put_away
+from torchdynamo.codegen.outline import KINDS, Kind, NotOutlined, PartPlace, WayOut, effects, part, put_away
 from torchdynamo.codegen.part_calls import PartCalls
 
 
@@ -70,7 +70,7 @@ def rewritten(code: CodeType) -> CodeType | None:
     None if that cannot be done.
     """
     decoded = decode(code)
-    if not OUTLINES or inspects_itself(code):
+    if not versions.OUTLINES or inspects_itself(code):
         return None
     known: dict[str, CodeType | None] = decoded.analyses.setdefault("rewritten", {})
     if "code" not in known:
