@@ -172,16 +172,11 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         None if called.rerun is None else (called.rerun.warned, called.rerun.assumes_sizes),
     )
     answers = [frames.RegistryAnswer(cls, abstract, answer) for (cls, abstract), answer in vm.answers.items()]
-    cached = [
-        frames.CachedAnswer(function, args, named, answer)
-        for (function, args, named), answer in vm.cached_answers.items()
-    ]
     frame = frames.StoredFrame(
         *(code, entry.guards, [*called.bound, *entry.bound], entry.written.items, entry.written.variables),
         call=call,
         why=why,
         answers=answers,
-        cached=cached,
         set_orders=tuple(vm.set_orders),
         operators={} if gm is None else custom_operators(gm),
     )

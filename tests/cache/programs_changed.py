@@ -21,11 +21,6 @@ class Act(enum.IntEnum):
     @@
 """
 
-CACHED = (
-    "import functools, read_by_cached\nclass K: pass\n@WRAP\ndef c(n): return read_by_cached.N\n"
-    "def f(x): return x * CALL\ndef reset(): c.cache_clear()\n" + X
-)
-
 
 def operator(name: str, kernel: str, fake: str = "torch.empty_like(x)", call: str = "op(x) + 1") -> str:
     """Return a program with a custom operator."""
@@ -334,29 +329,11 @@ CHANGED: dict[str, Program] = {
         "-1",
         "",
     ),
-    "cached_answer": Program(
-        *2 * (CACHED.replace("WRAP", "functools.lru_cache(maxsize=4)").replace("CALL", "c(2)"),),
-        files={"read_by_cached": ("N = 2\n", "N = 3\n")},
-    ),
-    "cached_answer_by_name": Program(
-        *2 * (CACHED.replace("WRAP", "functools.cache").replace("CALL", "c(n=2)"),),
-        files={"read_by_cached": ("N = 2\n", "N = 3\n")},
-    ),
-    "cached_answer_of_an_object": Program(
-        *2 * (CACHED.replace("WRAP", "functools.cache").replace("CALL", "c(K)"),),
-        files={"read_by_cached": ("N = 2\n", "N = 3\n")},
-    ),
     "module_that_makes_its_names": changed(
         "import types\nclass M(types.ModuleType):\n    def __getattr__(self, name): return @@\nm = M('m')\n"
         "def f(x): return x * m.scale\n",
         "2",
         "3",
-    ),
-    "cached_function_raises": changed(
-        "import functools\nN = @@\n@functools.cache\ndef c(n): return 6 // N\ndef f(x): return x * c(1)\n"
-        "def reset(): c.cache_clear()\n",
-        "2",
-        "0",
     ),
 }
 

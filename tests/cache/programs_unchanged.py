@@ -87,16 +87,6 @@ UNCHANGED: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
-    "cached_answers": Program(
-        """
-        import functools
-        @functools.lru_cache(maxsize=4)
-        def c(n=1): return n * 3
-        def f(x): return x * c(2) * c(n=3) * c()
-        def args(): return (torch.ones(3),)
-        def reset(): c.cache_clear()
-        """
-    ),
     "wrapper_around_a_wrapper": Program(
         """
         import functools

@@ -6,10 +6,9 @@ the replacement code and how it calls its graph; `graph` the graph as it was cap
 
 from __future__ import annotations
 
-import functools
 import struct
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, MappingProxyType, MethodType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -23,7 +22,6 @@ from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolve
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
-from torchdynamo.capture.types.lru_cache import has_room, kept_result
 from torchdynamo.capture.vm.process_settings import is_order_of_hashes
 from torchdynamo.codegen import outline, resume
 from torchdynamo.codegen.deopt import Bailout
@@ -63,15 +61,6 @@ class RegistryAnswer(NamedTuple):
     answer: bool
 
 
-class CachedAnswer(NamedTuple):
-    """What a function with `functools.lru_cache` has returned."""
-
-    function: Source
-    args: tuple[Any, ...]
-    named: tuple[tuple[str, Any], ...]
-    answer: Any
-
-
 class StoredFrame(NamedTuple):
     """A compiled frame as it is stored."""
 
@@ -83,7 +72,6 @@ class StoredFrame(NamedTuple):
     call: GraphFacts
     why: Why | None
     answers: Sequence[RegistryAnswer] = ()
-    cached: Sequence[CachedAnswer] = ()
     set_orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
     operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
 
@@ -95,9 +83,6 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     told = {(each.cls, each.abstract): each for each in frame.answers}
     if not told and any(guard.source is REGISTRATIONS for guard in frame.guards):
         raise NotStorable("it rests on which classes are registered with abstract ones")
-    asked = {each.function for each in frame.cached}
-    if not asked.issuperset(map(cached_function, filter(of_cache, frame.guards))):
-        raise NotStorable("it rests on what a function that keeps its results has returned")
     rows = writer.guards([guard for guard in frame.guards if not is_made_again(guard)])
     bound = array("I", [writer.source(source) for source in frame.bound])
     graph = frame.call.name
@@ -110,7 +95,6 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         items,
         None if frame.why is None else plain_reason(frame.why),
         tuple((each.cls, each.abstract, each.answer) for each in told.values()),
-        tuple(map(tuple, frame.cached)),
         tuple(frame.set_orders),
         tuple(frame.operators.items()),
         tuple(code),
@@ -120,20 +104,9 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     return {**tables, "guards": rows, "bound": bound.tobytes(), "frame": struct.pack("<I", number)}, code
 
 
-def of_cache(guard: Guard) -> bool:
-    """Return whether a guard is on a result that `functools.lru_cache` keeps."""
-    base = guard.source.base
-    return base is not None and base.how == "cache"
-
-
-def cached_function(guard: Guard) -> Source | None:
-    """Return the source of the function whose results the cache keeps that a guard is on."""
-    return guard.source.base and guard.source.base.base
-
-
 def is_made_again(guard: Guard) -> bool:
     """Return whether a guard is not stored: it is made where the entry is read, or says nothing."""
-    return guard.source is REGISTRATIONS or of_cache(guard) or is_of_itself(guard)
+    return guard.source is REGISTRATIONS or is_of_itself(guard)
 
 
 def is_of_itself(guard: Guard) -> bool:
@@ -252,7 +225,7 @@ class LoadedFrame:
 
     def verified(self) -> _native.GuardProgram:
         """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not."""
-        call, self.variables, self.items, why, answers, cached, orders, operators, known = self.reader.pool[self.number]
+        call, self.variables, self.items, why, answers, orders, operators, known = self.reader.pool[self.number]
         if not all(is_order_of_hashes(*each) for each in orders):
             raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
@@ -260,37 +233,10 @@ class LoadedFrame:
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
-        program = self.checked()
-        if cached:  # functions are called when all else holds, and so as eager would call them
-            self.guards += [guard for each in cached for guard in self.asked_again(CachedAnswer(*each))]
-            program = self.checked()
-        return program
-
-    def checked(self) -> _native.GuardProgram:
-        """Return the program of the guards. Raises Unresolved if they do not hold."""
         program, roots = lower(self.guards, self.bound, self.code), self.roots
         if not program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
             raise Unresolved(failure(self.guards, roots))
         return program
-
-    def asked_again(self, told: CachedAnswer) -> Iterator[Guard]:
-        """Yield the guard of what a function returns that keeps its results: it is called, if it has not been.
-
-        Raises Unresolved if it returns something else.
-        """
-        function = self.reader.load(told.function)
-        if type(function) is not functools._lru_cache_wrapper:
-            raise Unresolved(f"{told.function} keeps no results")
-        if not has_room(function):
-            raise Unresolved(f"{told.function} may be called once more for what it has let go of")
-        try:
-            found = function(*told.args, **dict(told.named))
-        except Exception as error:  # a capture will call it again
-            raise Unresolved(f"{told.function} raises {type(error).__name__}") from None
-        if not same(found, told.answer):
-            raise Unresolved(f"{told.function} returned {told.answer!r}, and returns {found!r}")
-        if not told.named:
-            yield from kept_result(told.function, function, told.args)
 
     def registered(self, content: tuple[type, type, bool]) -> Guard:
         """Return the guard of what an abstract class says of a class. Raises Unresolved if that has changed."""

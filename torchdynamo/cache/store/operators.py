@@ -7,6 +7,7 @@ run when the graph does, whatever they are by then; their own code is hashed all
 
 from __future__ import annotations
 
+import builtins
 import dis
 import hashlib
 import types
@@ -25,6 +26,13 @@ from torchdynamo.guards.constants import is_constant
 
 PURE = frozenset({"torch", "math", "operator", "typing", "collections", "itertools", "functools", "builtins"})
 """Packages that the key of the environment identifies, and whose functions give a fake nothing of the process."""
+OF_MODULES = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)
+"""Types of objects that are what their module says; other objects have contents of their own."""
+PLAIN_BUILTINS = frozenset(
+    "abs all any bool dict enumerate float int isinstance len list max min pow range reversed".split()
+)
+PLAIN_BUILTINS |= frozenset("round set sorted str sum tuple zip".split())
+"""Builtins whose results rest on their arguments only."""
 CALLED_ONLY = frozenset("Autograd ADInplaceOrView BackendSelect CompositeExplicitAutograd CPU CUDA Meta".split())
 """Keys of what runs when an operator is called, and not where its fake does."""
 
@@ -71,6 +79,8 @@ def _behavior(function: Any, seen: set[int]) -> str:
     """
     texts = [_code_of(function)]
     seen.add(id(function))
+    if function.__dict__:
+        raise NotStorable(f"{function.__qualname__}, which a custom operator's fake calls, has attributes")
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items())
     texts += [_meaning(each, seen) for each in defaults]
     if any(each.opname == "IMPORT_NAME" for each in _instructions(function.__code__)):
@@ -81,6 +91,9 @@ def _behavior(function: Any, seen: set[int]) -> str:
     if "ops" in names:
         raise NotStorable(f"{function.__qualname__}, a custom operator's fake, calls other operators")
     scope = function.__globals__
+    asked = {name for name in names if name not in scope and name in vars(builtins)} - PLAIN_BUILTINS
+    if asked:
+        raise NotStorable(f"{function.__qualname__}, a custom operator's fake, calls {min(asked)}")
     texts += [f"{name} {_meaning(scope[name], seen)}" for name in sorted(names) if name in scope]
     return " ".join(texts)
 
@@ -95,7 +108,7 @@ def _meaning(value: Any, seen: set[int]) -> str:
     if is_constant(value):
         return encode(value, _no_value).hex()
     home = value.__name__ if type(value) is types.ModuleType else getattr(value, "__module__", None)
-    if type(home) is str and home.partition(".")[0] in PURE:
+    if type(value) in OF_MODULES and type(home) is str and home.partition(".")[0] in PURE:
         return f"{home} {getattr(value, '__qualname__', '')}"
     if type(value) is types.FunctionType:
         return "again" if id(value) in seen else _behavior(value, seen)

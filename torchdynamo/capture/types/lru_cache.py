@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator
 from typing import Any
 
 from torchdynamo import _native
@@ -13,9 +12,9 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
-from torchdynamo.capture.vm.wrap import CONSTANTS, holds_nan, lift, wrap
+from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
-from torchdynamo.core.source import Guard, Pinned, Source, instance_attr
+from torchdynamo.core.source import Pinned, Source, instance_attr
 from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
 
 CACHED = functools._lru_cache_wrapper
@@ -44,13 +43,13 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         return vm.call(inner, list(args), dict(kwargs))
     real = [same_object(vm, value, {}) for value in args]
     named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
+    vm.of_process["what a function that keeps its results has returned"] = None
     try:
         found = entity.real(*real, **named)
     except Exception as error:  # the user's function raises
         raise vm.error(type(error), *error.args) from None
     if not named:
         rest_on_result(vm, entity, tuple(real))
-    note_answer(vm, entity, tuple(real), named, found)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -63,38 +62,13 @@ def can_change(found: Any) -> bool:
 
 def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
     """Guard that the cache still holds this result: eager would call the function again after the cache was cleared."""
-    for guard in kept_result(entity.source, entity.real, args):
-        vm.guard(guard.source, guard.kind, guard.arg)
-
-
-def kept_result(source: Source | None, function: Any, args: tuple[Any, ...]) -> Iterator[Guard]:
-    """Yield the guard of what the cache of a function holds for these arguments; nothing where it cannot be seen."""
-    cache = _native.cache_of(function)
+    cache = _native.cache_of(entity.real)
     key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
-    if source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
+    if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
         return
     held = cache[key]
     kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
-    yield Guard(Source("key", Source("cache", source), key), kind, held)
-
-
-def has_room(function: Any) -> bool:
-    """Return whether the cache of a function has kept all results so far, and so calls it once for each arguments."""
-    info = function.cache_info()
-    return info.maxsize is None or info.currsize < info.maxsize
-
-
-def note_answer(vm: Machine, entity: Entity, args: tuple[Any, ...], named: dict[str, Any], found: Any) -> None:
-    """Note what a cached function has answered: another process has to ask it again."""
-    values, source = (*args, *named.values(), found), entity.source
-    if (
-        source is None
-        or not has_room(entity.real)
-        or not all(type(each) in CONSTANTS and not holds_nan(each) for each in values)
-    ):
-        vm.of_process["what a function that keeps its results has returned"] = None
-    else:
-        vm.cached_answers[source, args, tuple(named.items())] = found
+    vm.guard(Source("key", Source("cache", entity.source), key), kind, held)
 
 
 def made_here(vm: Machine, value: Value) -> bool:

@@ -71,7 +71,6 @@ class CaptureState:
         self.followed: dict[int, CodeType] = {}  # by id: code that was executed
         self.set_orders = self.heap.set_orders
         self.of_process = self.heap.of_process  # what it rests on that is so in this process only
-        self.cached_answers: dict[tuple[Any, ...], Any] = {}  # (cached function, arguments, named ones) -> its result
         self.answers: dict[tuple[type, type], bool] = {}  # (class, abstract class): whether it is a subclass
 
     # -- guards ---------------------------------------------------------------------------------------------------
