@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import torchdynamo
+from torchdynamo.cache.store import coverage
 from torchdynamo.cache.store.frames import agree
 from torchdynamo.cache.store.hashes import hash_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved
@@ -169,3 +170,11 @@ def test_code_is_told_by_what_it_does_and_where_it_is() -> None:
     for other in ("return x in {1, 2, 'b'}", "return x in {1.0, 2, 'a'}", "return x not in {1, 2, 'a'}"):
         assert hash_of(made(f"def f(x):\n    {other}")) != same
     assert hash_of(made("def f(x):\n    return lambda: 1")) != hash_of(made("def f(x):\n    return lambda: 2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("copy.py", True), ("collections/abc.py", True), ("copybook.py", False), ("site-packages/mine/copy.py", False)],
+)
+def test_only_python_itself_is_of_the_environment(name: str, known: bool) -> None:
+    assert coverage.is_of_environment(coverage.LIBRARY + name) is known

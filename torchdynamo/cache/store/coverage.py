@@ -26,13 +26,21 @@ def not_covered(followed: Collection[CodeType], code: CodeType, known: Collectio
                 covered.add(id(const))
                 waiting.append(const)
     for each in followed:
-        if id(each) not in covered and not each.co_filename.startswith(ENVIRONMENT):
+        if id(each) not in covered and not is_of_environment(each.co_filename):
             yield each
 
 
+def is_of_environment(filename: str) -> bool:
+    """Return whether the key of the environment identifies the code of a file: Python's, torch's and ours."""
+    if filename.startswith(ENVIRONMENT):
+        return True
+    inside = filename.removeprefix(LIBRARY)
+    return inside != filename and inside.split(os.sep)[0].removesuffix(".py") in sys.stdlib_module_names
+
+
+LIBRARY = os.path.dirname(os.__file__) + os.sep
 ENVIRONMENT = (
     *(os.path.dirname(str(each)) + os.sep for each in (torch.__file__, config.__file__)),
-    *(f"{os.path.dirname(os.__file__)}{os.sep}{name}" for name in sorted(sys.stdlib_module_names)),
     "<frozen",
 )
-"""Where code lies that the key of the environment identifies."""
+"""Where code lies that is torch's, ours, or frozen in Python."""
