@@ -468,17 +468,32 @@ def test_a_cap_after_a_mask_is_left_as_written() -> None:
     assert "after they were masked" in check(fn, heads()).lines[0]
 
 
-@pytest.mark.long
-def test_a_cap_on_a_cpu() -> None:
-    """It is faster there with a causal mask and many keys, so Inductor gets it."""
-    given, graphs = heads(1, 2, 512, 16), list[torch.fx.Graph]()
-    torchdynamo.reset()
-    options = {"post_grad_custom_pre_pass": graphs.append, "fx_graph_cache": False}
-    with torch.no_grad():
-        run = torchdynamo.compile(capped, backend="inductor", options=options)
-        torch.testing.assert_close(run(*given), capped(*given), atol=2e-6, rtol=2e-5)
-    vectors = torch.backends.cpu.get_cpu_capability() in emit.VECTORS
-    assert any("flex_attention" in str(node.target) for graph in graphs for node in graph.nodes) == vectors
+def test_a_cap_keeps_nan_and_infinities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cap of an infinite score is finite."""
+    monkeypatch.setattr(emit, "check_flexible", lambda *_, **__: None)
+    q, k, v = heads(2, 2, 80, 16)
+    q[0, 0, 3], q[0, 1, 4, 2], q[1, 0, 7, :2] = math.nan, INF, torch.tensor([INF, -INF])
+    k[0, 1, 5, 0] = INF
+    assert "flex_attention with a cap" in check(capped, [q, k, v]).lines[0]
+
+
+def test_a_cap_on_a_cpu_is_left_as_written() -> None:
+    q, k, v = heads(1, 2, 512, 16)
+    q[0, 0, 3], k[0, 1, 5, 0] = math.nan, INF
+    assert "no kernel on cpu" in check(capped, [q, k, v]).lines[0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "reason"),
+    [(torch.float64, 16, "no fused kernel for torch.float64"), (torch.float32, 24, "differ in the size of heads")],
+)
+def test_a_cap_that_a_gpu_has_no_kernel_for(
+    dtype: torch.dtype, size: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emit, "FEWEST_KEYS", {"cpu": 0})
+    monkeypatch.setattr(emit, "KERNELS", {"cpu": emit.KERNELS["cuda"]})
+    q, k, v = (each.to(dtype) for each in heads(2, 2, 20, 16))
+    assert reason in check(capped, [q, k, v.repeat(1, 1, 1, 2)[..., :size]]).lines[0]
 
 
 # ---- masks whose contents prove something ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -57,6 +56,7 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
         check_flexible(of, found.dropout, causal=arguments.causal, learned=learned, train=train)
         before = arguments.inner * write.scale
         result = write.call(capped_attention, *of[:3], mask, arguments.causal, before, arguments.scale)
+        result = write.call(torch.add, result, nan_rows(write, q, capped=True))
     else:
         check_kernel(q, v, found.dropout, learned=learned, train=train)
         result = write.call(
@@ -67,8 +67,8 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
             is_causal=arguments.causal,
             scale=of.scale,
         )
-    if example(q).device.type == "cpu" and not known_to_be_many(example(k).shape[-2]):
-        result = write.call(torch.add, result, nan_rows(write, q))
+        if example(q).device.type == "cpu" and not known_to_be_many(example(k).shape[-2]):
+            result = write.call(torch.add, result, nan_rows(write, q, capped=False))
     for repair, some in repairs:
         result = repair(write, result, some, of)
     result = as_written(found, write, result, inner, overwritten)
@@ -81,12 +81,14 @@ def known_to_be_many(keys: Any) -> bool:
     return type(keys) is int and keys >= VECTOR
 
 
-def nan_rows(write: NodeWriter, query: Node) -> Node:
-    """Return NaN for queries with NaN or infinities in them, and zero for others.
+def nan_rows(write: NodeWriter, query: Node, *, capped: bool) -> Node:
+    """Return NaN for queries with NaN in them, and unless scores are capped, infinities; zero for others.
 
-    With few keys, the kernel of a CPU takes a row for masked all of whose scores are NaN.
+    With few keys, the kernel of a CPU takes a row for masked all of whose scores are NaN; `flex_attention`, with any.
     """
     alone = write.call(torch.Tensor.detach, query)
+    if capped:  # the cap of an infinite score is finite
+        alone = write.call(torch.clamp, alone, -1.0, 1.0)
     return write.call(torch.sum, write.call(torch.mul, alone, 0.0), -1, True)
 
 
@@ -101,7 +103,7 @@ def rows_together(write: NodeWriter, node: Node) -> Node:
 
 
 def check_kernel(q: Node, v: Node, dropout: float, *, learned: bool, train: bool) -> None:
-    """Raise Miss where the operator has no fused kernel, and would do what is written already.
+    """Raise Miss where there is no fused kernel, of either operator, which would do what is written already.
 
     learned: a bias has a gradient. train: anything has.
     """
@@ -124,30 +126,27 @@ def check_kernel(q: Node, v: Node, dropout: float, *, learned: bool, train: bool
 
 
 def check_flexible(heads: Heads, dropout: float, *, causal: bool, learned: bool, train: bool) -> None:
-    """Raise Miss where `flex_attention` has no kernel, or one that gains nothing."""
-    q, k = heads.query, heads.keys
-    shapes = [example(each).shape for each in heads[:3]]
+    """Raise Miss where `flex_attention` has no kernel that computes what is written, or one that gains nothing."""
+    q, k, v = heads[:3]
+    shapes = [example(each).shape for each in (q, k, v)]
     kind, keys = example(q).device.type, shapes[1][-2]
+    if kind not in FEWEST_KEYS:
+        raise Miss(f"scores are capped, which no kernel on {kind} does that keeps NaN", q)
     if not all(type(each) is int for shape in shapes for each in shape):
         raise Miss("scores are capped, and sizes vary", q)
     if dropout or learned or min(shape[-1] for shape in shapes) < FLEXIBLE:
         raise Miss("scores are capped, with a dropout, a learned bias, or small heads", q)
-    if keys < FEWEST_KEYS.get(kind, math.inf):
+    if keys < FEWEST_KEYS[kind]:
         raise Miss(f"scores are capped, which is no faster for {keys} keys on {kind}", k)
-    if kind == "cpu" and (train or not causal or torch.backends.cpu.get_cpu_capability() not in VECTORS):
-        raise Miss("scores are capped, which is faster on a CPU in inference with a causal mask alone", k)
     if causal and keys != shapes[0][-2]:
         raise Miss("scores are capped, and queries and keys differ in number", q)
-    if train and torch.are_deterministic_algorithms_enabled():
-        raise Miss("the gradients of fused kernels depend on timing, and are to be deterministic", q)
+    check_kernel(q, v, dropout, learned=learned, train=train)
 
 
 FLEXIBLE = 16
 """Size of heads that `flex_attention` takes, at least."""
-FEWEST_KEYS = {"cpu": 512, "cuda": 128}
-"""Keys for which `flex_attention` is used, at least, by device."""
-VECTORS = ("AVX2", "AVX512")
-"""What a CPU needs for it."""
+FEWEST_KEYS = {"cuda": 128}
+"""Keys for which `flex_attention` is used, at least, by device. Its kernel for a CPU hides NaN in queries and keys."""
 KERNELS = {
     "cpu": (torch.float32, torch.float64, torch.bfloat16, torch.float16),
     "cuda": (torch.float32, torch.bfloat16, torch.float16),
