@@ -192,6 +192,14 @@ def test_inductor(options: dict[str, Any]) -> None:
         run(*given(), LABELS + 40)
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_labels_that_eager_refuses(fullgraph: bool) -> None:
+    torchdynamo.reset()
+    run = torchdynamo.compile(SPELLINGS["a layer"], backend="inductor", fullgraph=fullgraph)
+    with pytest.raises(RuntimeError, match="expected target dtype to be Long or Byte|expected labels of torch.int64"):
+        run(*given(), LABELS.int())
+
+
 def test_explain_tells() -> None:
     report = torchdynamo.explain(SPELLINGS["a layer"], backend="inductor", options={"loss_chunks": "auto"})(
         *given(), LABELS

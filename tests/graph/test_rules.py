@@ -76,6 +76,19 @@ def test_statistics_of_another_size_are_left_to_torch() -> None:
         operator(*stood_in(mode, args))
 
 
+@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 5), torch.int32), ((3, 5), torch.bool), ((3, 5, 2, 2), torch.uint8), ((5,), torch.int16)]
+)
+def test_labels_that_eager_refuses(shape: tuple[int, ...], dtype: torch.dtype, varying: bool) -> None:
+    x, labels = torch.rand(shape), torch.zeros(shape[:-1][:1] + shape[2:], dtype=dtype)
+    for fn in (F.cross_entropy, F.nll_loss):
+        with pytest.raises(RuntimeError):
+            fn(x, labels)
+        with fake_mode.make(ShapeEnv() if varying else None) as mode, pytest.raises(RuntimeError):
+            fn(mode.from_tensor(x), mode.from_tensor(labels))
+
+
 def turned(*sizes: int) -> torch.Tensor:
     """Laid out as if the last two dimensions were the other way round."""
     return torch.rand(*sizes[:-2], sizes[-1], sizes[-2]).transpose(-1, -2)

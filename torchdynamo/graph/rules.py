@@ -115,11 +115,36 @@ def in_order(given: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return torch.empty_like(given, memory_format=torch.contiguous_format)
 
 
-@layout(aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default)
+@layout(aten.log_sigmoid_forward.default)
 def both_in_order(given: tuple[torch.Tensor, torch.Tensor], *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Make a result and the tensor saved for its backward contiguous, on the CPU."""
     result, kept = given
     return (in_order(result), in_order(kept)) if result.device.type == "cpu" else given
+
+
+@layout(aten.nll_loss_forward.default)
+def of_labels(
+    given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, labels: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Refuse labels of a dtype that eager refuses: torch's own rule takes any."""
+    return refusing(given, labels, torch.int64, torch.uint8)
+
+
+@layout(aten.nll_loss2d_forward.default)
+def of_images_of_labels(
+    given: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor, labels: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Lay out losses as `both_in_order`, and refuse labels of another dtype than int64."""
+    return both_in_order(refusing(given, labels, torch.int64))
+
+
+def refusing(
+    given: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, *dtypes: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return losses. Raises RuntimeError if labels on a CPU or GPU have none of the dtypes."""
+    if labels.dtype not in dtypes and labels.device.type in ("cpu", "cuda"):
+        raise RuntimeError(f"expected labels of {' or '.join(map(str, dtypes))}, but got {labels.dtype}")
+    return given
 
 
 @layout(aten.angle.default)
