@@ -264,3 +264,61 @@ def test_a_variable_that_one_way_leaves_unset() -> None:
 def test_nothing_is_captured_without_being_asked_for() -> None:
     with torchdynamo.config.patch(capture_branches=False), pytest.raises(Unsupported, match="capture_branches"):
         torchdynamo.compile(one_side, backend="eager", fullgraph=True)(A, B)
+
+
+def one_or_other(a: Any) -> Any:
+    if a.sum() > 0:
+        return a * 2
+    return a
+
+
+def as_key(a: Any) -> Any:
+    a = a * 1
+    return {a: 1}.get(one_or_other(a), 0) + len({a, one_or_other(a)}) + [id(a)].count(id(one_or_other(a)))
+
+
+def attribute_set(a: Any) -> Any:
+    a = a * 1
+    a.mark = 1
+    return hasattr(one_or_other(a), "mark")
+
+
+def attribute_set_after(a: Any) -> Any:
+    a = a * 1
+    b = one_or_other(a)
+    a.mark = 1
+    return hasattr(b, "mark")
+
+
+def with_an_offset(a: Any) -> Any:
+    return one_or_other((a * 1)[1:]).storage_offset()
+
+
+def history(a: Any) -> Any:
+    return type(one_or_other(a * 1).grad_fn).__name__
+
+
+def gradient(a: Any) -> Any:
+    a = a * 1
+    b = one_or_other(a)
+    return torch.autograd.grad((a * a).sum(), b, allow_unused=True)[0] is None
+
+
+def hooked(a: Any) -> Any:
+    b = a * 1
+    one_or_other(b).register_hook(lambda grad: grad * 10)
+    (b * 1).sum().backward()
+    return a.grad.tolist()
+
+
+NOTICED = [as_key, attribute_set, attribute_set_after, with_an_offset, history, gradient, hooked]
+
+
+@pytest.mark.parametrize("fn", NOTICED)
+def test_nothing_tells_a_copy_from_what_it_stands_for(fn: Any) -> None:
+    for sign in (1, -1):
+        torchdynamo.reset()
+        compiled = torchdynamo.compile(fn, backend="eager")
+        for each in (A * sign, A * -sign):
+            wanted, got = (run(each.clone().requires_grad_()) for run in (fn, compiled))
+            assert got == wanted

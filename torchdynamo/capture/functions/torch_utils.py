@@ -57,6 +57,7 @@ def registers(method: str, leaves_only: bool) -> Model:
     def row(vm: Machine, self: Value, hook: Value) -> Value:
         if self.__class__ is not TensorNode or torch._C._are_functorch_transforms_active():
             raise Break("unsupported method", name=method, type="Tensor")
+        vm.refuse_copies_with_gradients()
         if not self.fake.requires_grad:
             raise vm.error(RuntimeError, NO_GRADIENT)
         if leaves_only and not self.fake.is_leaf:
@@ -85,6 +86,7 @@ def retain_grad(vm: Machine, self: Value) -> Value:
     """Keep the gradient of what is no leaf, from the next backward on."""
     if self.__class__ is not TensorNode or torch._C._are_functorch_transforms_active():
         raise Break("unsupported method", name="retain_grad", type="Tensor")
+    vm.refuse_copies_with_gradients()
     if not self.fake.requires_grad:
         raise vm.error(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
     if self.fake.is_leaf:

@@ -5,8 +5,9 @@ tensor on one way than on the other becomes a result of `cond`. Ways that do mor
 metadata leave the branch as it is: the graph ends there.
 
 What a way leaves alone (`if found: x = x * 2`) is an object that existed, and a copy of it comes out of the operator.
-So nobody may notice: where such a copy leaves the frame, is compared, or memory that it stands for is written to, the
-frame is captured again without it (`Assumption.COPIES`).
+So nobody may notice: where such a copy leaves the frame, is compared or a key, is asked for what only it has (place in
+memory, attributes, history of gradients), or memory that it stands for is written to, the frame is captured again
+without it (`Assumption.COPIES`).
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ def layout(fake: Any) -> tuple[Any, ...]:
     """Return what has to be the same of two tensors."""
     if fake.layout is not torch.strided or fake.is_conj() or fake.is_neg() or type(fake).__torch_dispatch__ is None:
         raise NotAnOperator
-    sizes = (*map(str, fake.shape), *map(str, fake.stride()))
+    sizes = (*map(str, fake.shape), *map(str, fake.stride()), str(fake.storage_offset()))
     return fake.dtype, fake.device, fake.requires_grad, sizes
 
 

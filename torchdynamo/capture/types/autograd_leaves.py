@@ -49,6 +49,7 @@ def detach(vm: Machine, self: Value) -> Value:
 @models(BASE, ".is_leaf")
 def is_leaf(vm: Machine, self: TensorNode) -> Value:
     """Return whether a tensor is a leaf of autograd, guarded if it is an input."""
+    vm.refuse_copies(self)
     real = vm.input_objects.get(self.node)
     if real is not None and self.source is not None:
         vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", read(real, "is_leaf"))
@@ -144,6 +145,7 @@ def autograd_grad(
     vm: Machine, outputs: Value, inputs: Value, grad_outputs: Value = NONE, *args: Value, **kwargs: Value
 ) -> Value:
     """Model `torch.autograd.grad` where all history is the graph's: in a layer of `torch.func.grad`, or from leaves."""
+    vm.refuse_copies_with_gradients()
     if vm.effects.change_backwards():
         raise Break("unknown call", name="torch.autograd.grad")
     if not torch._C._are_functorch_transforms_active():

@@ -58,6 +58,7 @@ def hash_of(vm: Machine, obj: Value) -> Value:
 def id_(vm: Machine, obj: Value) -> Value:
     """Return `id(obj)`, an integer known by the object. Ends the graph for a tuple that `zip` may use again."""
     obj = settled(vm, obj) if obj.__class__ is Symbol else obj
+    vm.refuse_copies(obj)
     if obj.pytype is tuple and source_of(vm, obj) is None and vm.frames[-1].globals.real.get("__name__") not in KEEPING:
         raise Break("unknown call", name="id")  # `zip` gives a tuple again that nobody has kept
     if obj.__class__ is Object or obj.__class__ is Known or obj.__class__ is TensorNode:

@@ -115,6 +115,8 @@ def tensor_getattr(vm: Machine, obj: TensorNode, name: str) -> Value:
     row = model.MODELS.get((BASE, "." + name))
     if row is not None:
         return row(vm, obj)
+    if found is MISSING or name in STATE or name in ("grad", "__dict__"):
+        vm.refuse_copies(obj)
     if found is MISSING:
         value = namespaces.read_tensor(vm, obj, name)
         if value is not None:
@@ -191,6 +193,7 @@ def place(name: str) -> model.Model:
     ask = metadata(name)
 
     def row(vm: Machine, self: Value) -> Value:
+        vm.refuse_copies(self)
         for value in vm.inputs:
             if value.source is not None:
                 fact = read(vm.input_objects[value.node], name)()
@@ -244,6 +247,7 @@ NUMBERS_READ: dict[str, Any] = {
 
 def outside(name: str) -> model.Model:
     def row(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
+        vm.refuse_copies(self, *args)
         raise Break("unsupported method", name=name, type="Tensor")
 
     return row

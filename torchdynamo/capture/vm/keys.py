@@ -112,6 +112,7 @@ def identity(vm: Machine, value: Value) -> Any:
         real, fresh = vm.entity(value).real, ("fresh", value.ref)
     else:
         assert isinstance(value, TensorNode)
+        vm.refuse_copies(value)
         real, fresh = vm.input_objects.get(value.node, MISSING), ("fake", id(value.fake))
     if real is MISSING:
         return fresh

@@ -229,8 +229,15 @@ class Machine(CaptureState):
         namespaces.write(self, namespaces.of_tensor(self, tensor), name, value)
 
     def refuse_copies(self, *values: Value) -> None:
-        """Capture again without copies, if one of these tensors is one that something now would show (branches.py)."""
-        if any(value.__class__ is TensorNode and id(value.fake) in self.copies for value in values):
+        """Capture again without copies, if something would tell one of these from what it stands for (branches.py)."""
+        if self.copies:
+            fakes = {id(value.fake) for value in values if isinstance(value, TensorNode)}
+            if any(id(each) in fakes for group in self.copies.values() for each in group):
+                raise Retry(Assumption.COPIES)
+
+    def refuse_copies_with_gradients(self) -> None:
+        """Capture again without copies, if the gradient of one is another than that of what it stands for."""
+        if any(each.requires_grad for group in self.copies.values() for each in group):
             raise Retry(Assumption.COPIES)
 
     def note_change(self, tensor: TensorNode) -> None:
