@@ -210,7 +210,7 @@ def one_each(x):
         yield x * each
 
 
-@program(5 if OUTLINES else 4)
+@program(6 if OUTLINES else 4)
 def not_straight_away(x):
     return sorted([2, 1], key=lambda n: (torchdynamo.graph_break(), n)[1]), [*one_each(x + 1)], inner(x + 1) + 1
 

@@ -128,7 +128,8 @@ def status_of(node: Node) -> torch.Tensor | None:
     """Return the status of a factorization that succeeded, or of elements that are numbers, if a node gives one."""
     usual = USUAL.get(name_of(node.target)) if node.op in ("call_function", "call_method") else None
     if usual is not None:
-        return torch.full([1] * node.meta["example_value"].dim(), usual)
+        found = node.meta["example_value"]
+        return torch.full([1] * found.dim(), usual) if isinstance(found, torch.Tensor) else None
     made = node.args[0] if node.target is operator.getitem else None
     if not isinstance(made, Node) or made.op != "call_function" or STATUS.get(made.target) != node.args[1]:
         return None
