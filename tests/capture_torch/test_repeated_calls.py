@@ -597,6 +597,7 @@ def test_how_a_layer_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> No
             outcome(fn, blocks, data(2).requires_grad_()),
         ]
 
+    calls(lambda fn: torchdynamo.compile(fn, backend="eager"))  # what a break in a loop outlines is outlined once
     both_ways(monkeypatch, calls, backend="eager")
 
 
