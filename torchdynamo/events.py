@@ -52,6 +52,8 @@ class Event:
     chain: tuple[Place, ...] = ()
     """The calls that led to the place, outermost first."""
     graph: str = ""
+    part_of: str = ""
+    """The function, as graphs name it, whose frame calls what was compiled: the body of a loop, say."""
     backend: str = ""
     operators: int = 0
     symbols: tuple[tuple[str, str, int | None, int | None], ...] = ()

@@ -14,7 +14,7 @@ from weakref import ref
 from torchdynamo import _native, events
 from torchdynamo.cache.entries import CompiledEntry, entries_of
 from torchdynamo.capture.exits import Why
-from torchdynamo.codegen import resume
+from torchdynamo.codegen import outline, resume
 from torchdynamo.core import learned
 from torchdynamo.core.reasons import SKIPS, hint, message
 from torchdynamo.core.signals import Break
@@ -53,6 +53,16 @@ def next_graph_id(code: CodeType) -> GraphId:
         known.number = next(_functions)
     known.graphs += 1
     return GraphId(users.co_name, known.number, known.graphs - 1)
+
+
+def whole(code: CodeType) -> str:
+    """Return the function that a part was outlined from, as its graphs are named; "" for other code."""
+    place = outline.place_of(resume.origin(code).code)
+    if place is None:
+        return ""
+    users = resume.origin(place[0]).code
+    number = learned.record(users).number
+    return "" if number is None else f"{users.co_name} graph {number}"
 
 
 def what_failed(code: CodeType, owner_id: int, roots: Roots) -> FailedGuard | None:
@@ -119,6 +129,7 @@ def tell_compiled(
         operators=operators,
         symbols=tuple((each.name, named_source(each.source), each.least, each.most) for each in numbers),
         chain=calling(),
+        part_of=whole(code),
         seconds={"store": time.perf_counter() - started} if loaded else events.seconds(),
         stored="hit" if loaded else "",
         **facts,

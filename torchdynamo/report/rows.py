@@ -109,8 +109,8 @@ def _outermost_calls(compiles: Sequence[Event], hits: Mapping[int, int]) -> dict
         outer, seen = name, {name}
         while True:
             chain = first[outer].chain
-            caller = _function_at(chain[0], begins, first) if chain else None
-            if caller is None or caller in seen:
+            caller = first[outer].part_of or (_function_at(chain[0], begins, first) if chain else None)
+            if caller is None or caller not in first or caller in seen:
                 break
             outer = caller
             seen.add(outer)
