@@ -32,7 +32,7 @@ def compare(timeout: timedelta | None) -> None:
 
 
 class Collectives(NamedTuple):
-    """What a graph sends: a text for each collective, the groups that have a part in it, and where it comes from."""
+    """Communication of a graph: a text for each collective, the groups that have a part in it, and its place."""
 
     texts: tuple[str, ...]
     groups: tuple[str, ...]

@@ -28,7 +28,7 @@ class CheckedPlan(NamedTuple):
     """Values, with what each must be as a bool."""
     random: bool
     switches: bool
-    """Whether it changes modes."""
+    """True if it changes modes."""
     written: tuple[int, ...]
     """Positions of inputs that it writes to."""
 

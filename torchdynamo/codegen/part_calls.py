@@ -12,7 +12,7 @@ from torchdynamo.codegen.resume import Unset
 
 
 class Emits(Protocol):
-    """What instructions are emitted to."""
+    """Receiver of emitted instructions."""
 
     items: list[Item]
     position: Any

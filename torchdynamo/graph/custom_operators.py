@@ -15,13 +15,13 @@ class PythonOperator(NamedTuple):
     name: str
     schema: str
     fake: Any
-    """What gives the metadata of its results; None for torch's own, for an operator that returns nothing."""
+    """Function that gives the metadata of its results; None for torch's own, for an operator that returns nothing."""
     functions: tuple[Any, ...]
     """A kernel and the rule for gradients, which run when the graph does."""
     keys: frozenset[str]
     """Keys of the dispatcher for which Python has registered something."""
     is_plain: bool
-    """Whether it is never taken apart, and does the same under all modes."""
+    """True if it is never taken apart, and does the same under all modes."""
 
 
 def python_operator(operator: Any) -> PythonOperator | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 CONVERSIONS = {"s": str, "r": repr, "a": ascii}
-"""What `!s`, `!r` and `!a` of a field of an f-string call."""
+"""Functions that `!s`, `!r` and `!a` of a field of an f-string call."""
 
 
 def bound_method(vm: Machine, owner: Value, fn: Value, name: str) -> Value:

@@ -1,4 +1,4 @@
-"""What a rewrite has found in a graph: where, and what became of it."""
+"""Findings of a rewrite in a graph: where, and what became of each."""
 
 from __future__ import annotations
 

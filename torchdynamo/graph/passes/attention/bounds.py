@@ -29,7 +29,7 @@ MADE: dict[Any, Callable[[Node], Any]] = {  # what makes a tensor -> its value
     torch.tensor: lambda node: node.args[0],
 }
 TRIANGLES = (torch.triu, torch.tril)
-"""What keeps some elements and makes others zero."""
+"""Functions that keep some elements and make others zero."""
 SAME = frozenset({"same", "reshape", "getitem", "expand", "transpose", "permute", "detach"})
 """Calls whose elements are those of their input."""
 

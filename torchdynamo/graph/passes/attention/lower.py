@@ -27,7 +27,7 @@ Node = torch.fx.Node
 ABSORBING = -1e9
 """Scores vanish in the rounding of a bias of this or less: where all keys have one, their weights are equal."""
 LEARNED = 1e6
-"""What has a gradient is taken to be smaller than this in training: it is learned, and no mask."""
+"""Bound on an added tensor with a gradient in training: it is learned, and no mask."""
 NAN, MEAN, ZERO = "nan", "mean", "zero"  # results of a row all of whose keys are masked
 
 

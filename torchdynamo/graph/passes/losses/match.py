@@ -22,7 +22,7 @@ from torchdynamo.graph.torch_compat import CLOSERS, OPENERS, is_layered
 
 Node = torch.fx.Node
 MODES = frozenset({torch._C._set_grad_enabled}) | OPENERS | CLOSERS
-"""What changes whether gradients are asked for, between the layer and its loss."""
+"""Functions that change whether gradients are asked for, between the layer and its loss."""
 
 
 class Layer(NamedTuple):

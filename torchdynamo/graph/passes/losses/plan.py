@@ -11,7 +11,7 @@ MOST_CHUNKS = 16
 
 
 class LossPlan(NamedTuple):
-    """What is asked for: a number of chunks, or a number of bytes that logits take at once; neither: as fits."""
+    """Chunks that are asked for: a number of them, or of bytes that logits take at once; neither: as fits."""
 
     chunks: int | None = None
     bytes: int | None = None
