@@ -16,6 +16,7 @@ import torch.compiler
 from torchdynamo import _native
 from torchdynamo.backends import registry
 from torchdynamo.backends.failed_graph import failed_graph
+from torchdynamo.backends.numpy_pieces import between_arrays
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
@@ -29,6 +30,7 @@ from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.deopt_safety import stages
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
+from torchdynamo.graph.numpy_nodes import has_numpy
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.graph.wrappers import is_wrapper
 from torchdynamo.guards.aliases import written_apart
@@ -89,7 +91,8 @@ def compile_captured(
     told, leaving = rerun.raised if rerun else None, blocks_left(captured)
     effects = effects_of(gm)
     written = captured.code if draft.does_nothing_else and not effects.communicates else None
-    program = Program(starting(captured), builder.call_sites)
+    parts: list[CodeType] = []
+    program = Program(starting(captured), builder.call_sites, parts)
     mutates = mutated_inputs(gm)
     advice = failed_graph(gm, backend).advice
     handler = on_error(gm, compiler.backend_name, mutates, shown, told, leaving, program, written is not None, advice)
@@ -99,7 +102,10 @@ def compile_captured(
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
     plain = written_apart(vm, gm) and not (closed or layered or effects.as_captured)
     backend = backend if plain else decline_graph
-    compile_part = functools.partial(compile_graph, backend=backend, name=shown, fullgraph=compiler.fullgraph)
+    compile_with = functools.partial(compile_graph, name=shown, fullgraph=compiler.fullgraph)
+    if plain and has_numpy(gm):
+        backend = between_arrays(backend, compile_with, parts)
+    compile_part = functools.partial(compile_with, backend=backend)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()
     inlined = subclasses and not any(map(is_left_to_torch, classes_in(gm)))

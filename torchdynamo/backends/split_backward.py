@@ -97,10 +97,19 @@ class Result(NamedTuple):
 
 
 class SplitGraph:
-    """Runs the parts of a graph in order. Each is compiled in the first call, when its inputs have been computed."""
+    """Runs the parts of a graph in order. Each is compiled in the first call, when its inputs have been computed.
 
-    def __init__(self, gm: torch.fx.GraphModule, stages: list[GraphStage], backend: Callable[..., Run | None]) -> None:
-        self.stages, self.backend = stages, backend
+    as_it_is: tells whether a node is one that no backend gets; it runs in eager, with its part.
+    """
+
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        stages: list[GraphStage],
+        backend: Callable[..., Run | None],
+        as_it_is: Callable[[torch.fx.Node], bool] = runs_as_it_is,
+    ) -> None:
+        self.stages, self.backend, self.as_it_is = stages, backend, as_it_is
         self.compiled: list[Run | None] = [None] * len(stages)
         self.inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
         (output,) = gm.graph.find_nodes(op="output")
@@ -124,8 +133,8 @@ class SplitGraph:
         """Run one part, compiled first if it has not been."""
         fn, module = self.compiled[at], self.stages[at].module
         if fn is None:
-            layers = any(runs_as_it_is(node) for node in module.graph.nodes)
-            fn = self.compiled[at] = None if layers else self.backend(module, given)
+            eager = any(map(self.as_it_is, module.graph.nodes))
+            fn = self.compiled[at] = None if eager else self.backend(module, given)
             fn = self.compiled[at] = fn or module.forward
         return fn(*given)
 

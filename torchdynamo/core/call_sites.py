@@ -7,6 +7,7 @@ make a cycle.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -76,17 +77,35 @@ def call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any])
 _LINES_BEFORE = 2  # lines between the first of `call` and its call
 
 
-def calling_from(frames: Sequence[Any]) -> Call:
-    """Return a `call` that appears to stand on the line of the innermost frame, for warnings about a caller."""
+class CallLine(NamedTuple):
+    """The line of a running function that stands in the program, by names."""
+
+    filename: str
+    function: str
+    line: int
+    module: str  # whose globals the function has
+
+
+def line_of(frames: Sequence[Any]) -> tuple[CallLine, dict[str, Any]] | None:
+    """Return the line of the innermost of these frames, polyfills apart, and its globals; None if it has no line."""
     frame = next((each for each in reversed(frames) if each.globals.source is not None), None)
     line = frame.position().line if frame is not None else None
     if frame is None or line is None:
-        return call
-    raw = frame.raw
-    code = call.__code__.replace(
-        co_filename=raw.co_filename, co_name=raw.co_name, co_firstlineno=max(line - _LINES_BEFORE, 0)
-    )
-    return FunctionType(code, frame.globals.real)
+        return None
+    raw, space = frame.raw, frame.globals.real
+    return CallLine(raw.co_filename, raw.co_name, line, str(space.get("__name__"))), space
+
+
+def calling_from(frames: Sequence[Any]) -> Call:
+    """Return a `call` that appears to stand on the line of the innermost frame, for warnings about a caller."""
+    found = line_of(frames)
+    return call if found is None else FunctionType(code_at(*found[0][:3]), found[1])
+
+
+@lru_cache(1024)
+def code_at(filename: str, function: str, line: int) -> CodeType:
+    """Return the code of `call`, as if it stood there."""
+    return call.__code__.replace(co_filename=filename, co_name=function, co_firstlineno=max(line - _LINES_BEFORE, 0))
 
 
 def calls(passed: Sequence[Passed], site: CallSite | None = None) -> CallSite | None:

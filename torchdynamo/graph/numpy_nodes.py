@@ -1,17 +1,70 @@
-"""Call NumPy from a graph."""
+"""Call NumPy from a graph, and tell which nodes of a graph do."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import operator
+import sys
+from types import FunctionType
 from typing import Any
+
+import torch.fx
+
+from torchdynamo.core.call_sites import CallLine, code_at
 
 np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None  # torch does without
 
 
-def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a NumPy function or method by its name, as in `sin`, `linalg.inv`, `ndarray.sum`: a
-    target of graph nodes.
+def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], place: tuple[Any, ...] = ()) -> Any:
+    """Call a NumPy function or method by its name, as in `sin`, `linalg.inv`, `ndarray.sum`: a target of graph nodes.
+
+    place: a CallLine, to which NumPy's warnings are attributed; the traceback of an error leaves it out.
     """
-    return operator.attrgetter(name)(np)(*args, **kwargs)
+    fn = operator.attrgetter(name)(np)
+    if not place:
+        return fn(*args, **kwargs)
+    line = CallLine(*place)
+    call = FunctionType(code_at(*line[:3]), namespace(line.module))
+    try:
+        return call(fn, args, kwargs)
+    except Exception as error:
+        trace = error.__traceback__
+        for _ in range(2):
+            trace = trace.tb_next if trace is not None else None
+        raise error.with_traceback(trace) from error.__cause__
+
+
+def namespace(module: str) -> dict[str, Any]:
+    """Return the globals of a module; for one that is not imported, a dict with its name only."""
+    found = sys.modules.get(module)
+    return {"__name__": module} if found is None else vars(found)
+
+
+def is_array(example: object) -> bool:
+    """Return whether a value is an array or a number of NumPy's, or a list or tuple with some."""
+    if isinstance(example, (list, tuple)):
+        return any(map(is_array, example))
+    return np is not None and isinstance(example, (np.ndarray, np.generic))
+
+
+def runs_numpy(node: torch.fx.Node) -> bool:
+    """Return whether a node takes or gives arrays, which no compiler of torch's operators knows."""
+    if node.op in ("placeholder", "output"):
+        return False
+    if node.target is of_numpy:
+        return True
+    return is_array(node.meta.get("example_value")) or any(
+        is_array(each.meta.get("example_value")) for each in node.all_input_nodes
+    )
+
+
+def has_numpy(gm: torch.fx.GraphModule) -> bool:
+    """Return whether a graph runs NumPy."""
+    return np is not None and any(map(runs_numpy, gm.graph.nodes))
+
+
+def lines_of(gm: torch.fx.GraphModule) -> list[str]:
+    """Return a line for each call of NumPy in a graph: the function, and where the program calls it."""
+    calls = [node for node in gm.graph.nodes if node.target is of_numpy and len(node.args) > 3]
+    return [f"numpy.{node.args[0]}, {node.args[3][0]}:{node.args[3][2]}" for node in calls]

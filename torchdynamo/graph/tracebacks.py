@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, MappingProxyType, TracebackType
@@ -15,6 +14,7 @@ import torch.fx.graph_module
 
 from torchdynamo import _native
 from torchdynamo.core.call_sites import CallSite, Passed, calls
+from torchdynamo.graph.numpy_nodes import namespace
 
 _OURS = str(Path(__file__).parent.parent) + "/"
 _FX = torch.fx.graph_module.__file__
@@ -37,6 +37,11 @@ class Program(NamedTuple):
 
     start: CallSite | None = None
     nodes: Mapping[str, CallSite] = MappingProxyType({})
+    parts: Sequence[CodeType] = ()  # code of stages that run as they were captured
+
+    def own(self, error: BaseException, graph: CodeType) -> bool:
+        """Return whether an error is the program's: it came out of the graph with this code, or one of the parts."""
+        return any(raised_inside(error, code) for code in (graph, *self.parts))
 
     def shown(self, error: BaseException, graph: CodeType) -> BaseException:
         """Return an error that left a graph with this code, with the traceback that it would have in the program.
@@ -46,7 +51,9 @@ class Program(NamedTuple):
         """
         site, inside, running = self.start, error.__traceback__, False
         for entry in _entries(error.__traceback__):
-            running |= entry.tb_frame.f_code is graph  # later frames may belong to bodies and stages of it
+            running |= (
+                entry.tb_frame.f_code is graph or entry.tb_frame.f_code in self.parts
+            )  # later frames may belong to bodies and stages of it
             found = self._at(entry) if running else None
             if found is not None:
                 site, inside = found, entry.tb_next
@@ -92,16 +99,10 @@ def called_at(site: CallSite | None, inside: TracebackType | None) -> TracebackT
         code = call.code()
         if code is not None:  # None: the function has been freed
             back = frames[-1] if frames else None
-            frames.append(_native.frame_at(code, _namespace(call.module), max(call.offset, 0), back))
+            frames.append(_native.frame_at(code, namespace(call.module), max(call.offset, 0), back))
     for frame in reversed(frames):
         inside = TracebackType(inside, frame, frame.f_lasti, frame.f_lineno or frame.f_code.co_firstlineno)
     return inside
-
-
-def _namespace(module: str) -> dict[str, Any]:
-    """Return the globals of a module; for one that is not imported, a dict with its name only."""
-    found = sys.modules.get(module)
-    return {"__name__": module} if found is None else vars(found)
 
 
 def _is_ours(filename: str) -> bool:

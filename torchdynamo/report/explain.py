@@ -21,6 +21,7 @@ from torchdynamo.backends import ensemble, regions, rewrites
 from torchdynamo.backends.cuda_graphs import seam
 from torchdynamo.core import reasons
 from torchdynamo.core.source import Guard
+from torchdynamo.graph import numpy_nodes
 from torchdynamo.report.recompiles import Decision, NumberInput, decisions
 from torchdynamo.report.screen import WIDTH, as_text, screen
 from torchdynamo.report.summary import Report
@@ -152,6 +153,12 @@ class Explanation:
         return [f"graph {index}: {line}" for index, found in outcomes if found is not None for line in found.lines()]
 
     @property
+    def numpy(self) -> list[str]:
+        """Return a line for each call that NumPy itself runs within a graph, which no backend compiles."""
+        calls = [(index, numpy_nodes.lines_of(graph)) for index, graph in enumerate(self.graphs)]
+        return [f"graph {index}: run by NumPy: {line}" for index, lines in calls for line in lines]
+
+    @property
     def stored(self) -> list[str]:
         """Return a line for each graph: what the store has of it, or why nothing; no lines if the store is off."""
         return [f"graph {index}: {event.stored}" for index, event in enumerate(self.compiled) if event.stored]
@@ -191,6 +198,8 @@ class Explanation:
             parts += [Text("\nCUDA graphs"), *(Padding(Text(each), (0, 2)) for each in self.cuda_graphs)]
         if self.rewrites:
             parts += [Text("\nRewrites"), *(Padding(Text(each), (0, 2)) for each in self.rewrites)]
+        if self.numpy:
+            parts += [Text("\nNumPy"), *(Padding(Text(each), (0, 2)) for each in self.numpy)]
         if self.stored:
             parts += [Text("\nStore"), *(Padding(Text(each), (0, 2)) for each in self.stored)]
         if self.decisions:

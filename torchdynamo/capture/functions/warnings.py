@@ -21,6 +21,7 @@ from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NO_ITEMS, NONE, ONE, Known, Object, Value
 
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
+FILTERS_CHANGED = "filters of warnings changed"
 HOOKS = ("showwarning", "_showwarnmsg_impl")  # names of `warnings` that say how one is shown
 
 
@@ -255,5 +256,5 @@ def filters_changed(vm: Machine) -> Value:
     before = newest_change(vm)
     if before is not None:
         before.check()
-    vm.effects.defer("filters of warnings changed", FiltersChange(vm, before))
+    vm.effects.defer(FILTERS_CHANGED, FiltersChange(vm, before))
     return NONE

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from torchdynamo.capture.functions.warnings import FILTERS_CHANGED
+from torchdynamo.capture.speculate import may_raise
 from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
 from torchdynamo.capture.vm.emitted_calls import push_call
@@ -27,6 +29,7 @@ from torchdynamo.capture.vm.model import (
     models,
     rebuilds,
 )
+from torchdynamo.core.call_sites import line_of
 from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value
@@ -68,7 +71,7 @@ def unknown(name: str) -> Break:
 @models(BASE, "numpy")
 def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
     """Return a tensor's memory as an array."""
-    if np is None or not vm.builder.numbers.scalars:
+    if np is None:
         raise Break("data-dependent value", name="numpy")
     if vm.truth(force):
         for step in ("detach", "cpu", "resolve_conj", "resolve_neg"):
@@ -84,7 +87,7 @@ def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
         raise Break("data-dependent value", name="numpy")
     like = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype).numpy()
     like[...] = np.random.RandomState(0).rand(*like.shape) + 0.5
-    node = vm.builder.untried("call_method", "numpy", (self.node,), {}, like, vm.position())
+    node = vm.builder.note(torch.Tensor.numpy, (self.node,), {}, like, vm.position())
     vm.ops += 1
     return vm.new(np.ndarray, Flowing(node, borrowed=True))
 
@@ -189,8 +192,13 @@ def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             example = of_numpy(name, tuple(examples[0]), dict(examples[1]))
     except Exception as error:  # perhaps only of these contents: Python will say
         raise unknown(name) from error
+    if any(each.text == FILTERS_CHANGED for each in vm.effects.deferred):
+        raise unknown(name)  # it may warn, before the filters are changed for real
+    may_raise.be_careful(vm, f"numpy.{name}")
     vm.ops += 1
-    node = vm.builder.untried("call_function", of_numpy, (name, args, kwargs), {}, example, vm.position())
+    found = line_of(vm.frames)
+    given = (name, args, kwargs) if found is None else (name, args, kwargs, tuple(found[0]))
+    node = vm.builder.note(of_numpy, given, {}, example, vm.position())
     return Flowing(node)
 
 
@@ -247,7 +255,7 @@ def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> V
     shape, stride = tuple(real.shape), tuple(real.stride())
     like = vm.builder.example("call_function", torch.empty_strided, (shape, stride), {"dtype": real.dtype})
     vm.ops += 1
-    node = vm.builder.untried("call_function", fn, (known.node,), named, like, vm.position())
+    node = vm.builder.note(fn, (known.node,), named, like, vm.position())
     if real.requires_grad or not isinstance(like, torch.Tensor):
         raise unknown(fn.__name__)
     value = vm.fakes[id(like)] = TensorNode(node, like, torch.Tensor)

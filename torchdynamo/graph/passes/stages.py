@@ -13,7 +13,8 @@ import torch
 import torch.fx
 
 from torchdynamo.graph.modules import graph_module
-from torchdynamo.graph.mutation import effects_of, note_effects
+from torchdynamo.graph.mutation import Effects, effects_of, note_effects
+from torchdynamo.graph.numpy_nodes import is_array
 from torchdynamo.graph.torch_compat import is_layered
 
 Node = torch.fx.Node
@@ -36,7 +37,7 @@ class GraphStage(NamedTuple):
 
 
 def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
-    """Return whether a graph can be cut after these nodes: only tensors of fixed sizes may cross."""
+    """Return whether a graph can be cut after these nodes: only arrays and tensors of fixed sizes may cross."""
     order = {node: at for at, node in enumerate(graph.nodes)}
     inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
     if not all(is_fixed(example) or isinstance(example, torch.Generator) for example in inputs):
@@ -49,7 +50,9 @@ def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
 
 
 def is_fixed(example: object) -> bool:
-    """Return whether a value is a tensor of constant sizes that no torch.func transform has wrapped."""
+    """Return whether a value is an array, or a tensor of constant sizes that no torch.func transform has wrapped."""
+    if is_array(example):
+        return True
     if not isinstance(example, torch.Tensor) or is_layered(example):
         return False
     return all(type(size) is int for size in example.shape)
@@ -93,7 +96,7 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
     result.meta = {"example_value": tuple(node.meta["example_value"] for node in results), "stack_trace": ""}
     module = graph_module(gm, inner)
     effects = effects_of(gm)
-    written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node))
+    written = frozenset(node.name for node in inputs if node.name in effects.mutated or is_written_to(node, effects))
     note_effects(module, effects._replace(mutated=written, as_captured=False))
     return GraphStage(module, [node.name for node in inputs], [node.name for node in results])
 
@@ -109,7 +112,11 @@ def at_entry(key: tuple[Any, ...]) -> Any:
     return GETTERS[key[0]](*key[1:])
 
 
-def is_written_to(node: Node) -> bool:
+def is_written_to(node: Node, effects: Effects) -> bool:
     """Return whether a stage may write to an earlier stage's result."""
     example = node.meta["example_value"]
-    return node.op != "placeholder" and not example.is_inference() and example._version > 0
+    if node.op == "placeholder" or not isinstance(example, torch.Tensor):
+        return False
+    if effects.overwritten is not None:
+        return node.name in effects.overwritten
+    return not example.is_inference() and example._version > 0
