@@ -10,6 +10,7 @@ import torch.fx
 from torchdynamo.backends.preserve import Contents, RandomState, mutated_positions, tensors_at
 from torchdynamo.backends.run import GraphFailure
 from torchdynamo.errors import TorchDynamoError
+from torchdynamo.graph.generators import GeneratorStates, is_generator
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.passes.stages import GraphStage
@@ -31,6 +32,8 @@ class CheckedPlan(NamedTuple):
     """True if it changes modes."""
     written: tuple[int, ...]
     """Positions of inputs that it writes to."""
+    generators: tuple[int, ...] = ()
+    """Positions of inputs that are generators of random numbers."""
 
     @classmethod
     def of(
@@ -42,12 +45,14 @@ class CheckedPlan(NamedTuple):
     ) -> CheckedPlan:
         """Return the plan for a graph. stages: none for a graph that is run at once."""
         inputs, names = inputs_of(gm), [node.name for node in outputs]
+        examples = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
         return cls(
             inputs,
             stages or [GraphStage(gm, inputs, names)],
             names,
             [(node.name, truth) for node, truth in checks],
             *(effects_of(gm).random, changes_modes(gm), mutated_positions(gm)),
+            tuple(at for at, example in enumerate(examples) if is_generator(example)),
         )
 
 
@@ -59,7 +64,7 @@ def inputs_of(gm: torch.fx.GraphModule) -> list[str]:
 class CheckedGraph:
     """A compiled graph that returns None where an assertion fails, or where it raises, and has left no trace then.
 
-    It restores random number generators, modes and the contents of inputs that were written to.
+    It restores generators of random numbers, modes and the contents of inputs that were written to.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class CheckedGraph:
         state = RandomState() if plan.random else None
         modes = Modes.now() if plan.switches else None
         contents = Contents(tensors_at(plan.written, args)) if plan.written else None
+        generators = GeneratorStates(args[at] for at in plan.generators) if plan.generators else None
         try:
             results = self.in_stages(args)
         except (TorchDynamoError, STOP_RECOMPUTING):
@@ -94,7 +100,7 @@ class CheckedGraph:
             self.raised(error.original if isinstance(error, GraphFailure) else error)
             results = None
         if results is None:
-            for before in (state, modes, contents):
+            for before in (state, modes, contents, generators):
                 if before is not None:
                     before.restore()
         return results

@@ -38,7 +38,7 @@ def can_run_again(
 ) -> bool:
     """Return whether a run of the graph can be undone: it changes no input for good and calls nothing unknown.
 
-    Random draws are allowed, because torch's own generators can be restored. So are writes to small `inputs`, which are
+    Random draws are allowed, because generators can be restored. So are writes to small `inputs`, which are
     copied beforehand, or to any inputs if there must be one `whole` graph. A torch.func transform is not: it would stay
     open.
     """
@@ -47,7 +47,7 @@ def can_run_again(
         inputs is not None and can_be_restored(builder, [(node, inputs[node]) for node in written], whole)
     ):
         return False
-    if builder.record.unknown_effects or any(map(is_generator, nodes)):
+    if builder.record.unknown_effects:
         return False
     if any(node.target in LEAF_MAKERS or opens_layer(node) for node in nodes):
         return False
@@ -73,11 +73,6 @@ def changes_contents_only(example: Any, real: Any) -> bool:
         return False
     alone = example.requires_grad == real.requires_grad and example.grad_fn is None and real.grad_fn is None
     return alone and torch._debug_has_internal_overlap(real) != 1
-
-
-def is_generator(node: Node) -> bool:
-    """Return whether a node is an input that is a generator of random numbers."""
-    return node.op == "placeholder" and isinstance(node.meta["example_value"], torch.Generator)
 
 
 def opens_layer(node: Node) -> bool:

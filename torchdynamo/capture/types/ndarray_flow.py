@@ -6,6 +6,7 @@ are here whose result's type and shape do not depend on contents; all others end
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +33,7 @@ from torchdynamo.capture.vm.model import (
 from torchdynamo.core.call_sites import line_of
 from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import FALSE, NONE, Known, Object, TensorNode, Value
+from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np, of_numpy
 
 BASE = torch._C.TensorBase
@@ -283,6 +284,24 @@ def scalar_method(fn: Any) -> Any:
     return row
 
 
+READS: dict[str, Any] = {"__int__": int, "__index__": operator.index, "__float__": float}
+
+
+def plain_number(vm: Machine, flow: Flowing, name: str) -> Value:
+    """Return one of Python's numbers, read from a number of NumPy's that the graph gives."""
+    dtype = flow.example.dtype
+    wanted = float if name == "__float__" else int
+    if not vm.builder.numbers.scalars or dtype.kind not in ("iu" if wanted is int else "iuf") or dtype == np.uint64:
+        raise unknown(name)
+    number = vm.builder.numbers.fresh(wanted)
+    if wanted is int:
+        limits = np.iinfo(dtype)
+        for bound in (number >= int(limits.min), number <= int(limits.max)) if dtype.itemsize < 8 else ():
+            vm.builder.numbers.learn(bound)
+    vm.ops += 1
+    return Symbol(vm.builder.note(READS[name], (flow.node,), {}, number, vm.position()), number, wanted)
+
+
 def asked(name: str) -> Any:
     """Return the model of a method that a number of the graph can answer; NumPy answers for other numbers."""
     answer = numpy_numbers.ASKED[name]
@@ -292,7 +311,10 @@ def asked(name: str) -> Any:
             known = answer(vm, self)  # type: ignore[arg-type]
             if known is not None:
                 return known
-        if flowing(vm, self) is not None and name not in METHODS:
+        flow = flowing(vm, self)
+        if flow is not None and name in READS and not args and not kwargs:
+            return plain_number(vm, flow, name)
+        if flow is not None and name not in METHODS:
             raise unknown(name)
         fn = vars(np.generic).get(name) or getattr(self.pytype, name)
         return scalar_method(fn)(vm, self, *args, **kwargs)
@@ -317,7 +339,10 @@ def items(vm: Machine, value: Object) -> Iterator[Value]:
     """Yield the items along the first dimension of an array of the graph."""
     known = flowing(vm, value)
     assert known is not None
-    return (call(vm, np.ndarray.__getitem__, [value, Known(at)], {}) for at in range(len(known.example)))
+    if not known.example.ndim:
+        raise vm.error(TypeError, "iteration over a 0-d array")
+    parts = (Flowing(vm.builder.getitem(known.node, at)[0], known.borrowed) for at in range(len(known.example)))
+    return (result(vm, part, "ndarray.__iter__") for part in parts)
 
 
 def node_of(vm: Machine, value: Object) -> Any:

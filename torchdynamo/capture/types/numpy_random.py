@@ -1,6 +1,7 @@
 """NumPy's generators of random numbers: once the frame has seeded one, what it draws is known.
 
 A generator of our own draws while the frame is captured, and the program's is left in the state that this one has then.
+What is drawn before that is a matter of the graph (numpy_draws.py).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import types
 from typing import Any
 
 from torchdynamo.capture.torch import numpy_arrays
+from torchdynamo.capture.types.numpy_draws import drawing
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
@@ -97,11 +99,11 @@ CYTHON: Any = None if np is None else type(np.random.default_rng)
 
 
 def named_method(cls: type, name: str, row: Model) -> None:
-    """Register the model of a method, which is a function by itself where Cython's have their own type."""
+    """Register the model of a method, which is a function by itself where Cython's have their own type, or Python's."""
     found = cls.__dict__.get(name)
     if found is not None:
         models(cls, name)(row)
-        if type(found) is CYTHON:
+        if type(found) in (CYTHON, types.FunctionType):
             function(found)(row)
 
 
@@ -146,7 +148,7 @@ def generator_in(cls: Any, state: Any) -> Any:
 if np is not None:
     for _kind, _names in DRAWS.items():
         for _name in _names.split():
-            named_method(getattr(np.random, _kind), _name, method(SHADOW, _name))
+            named_method(getattr(np.random, _kind), _name, drawing(_name, method(SHADOW, _name)))
     named_method(np.random.RandomState, "seed", reseed)
     function(np.random.seed)(seed_all)
     if CYTHON is not types.BuiltinFunctionType:

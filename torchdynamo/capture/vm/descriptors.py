@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm import model
@@ -35,6 +36,8 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
         if entity.real is MISSING or entity.source is None:
             if kind is types.MemberDescriptorType:
                 return None
+            if name == "__weakref__" and entity.real is MISSING and not refers_weakly(vm):
+                return NONE
             raise Break("unsupported attribute", name=name, type=cls.__name__)
         try:
             real = found.__get__(entity.real, cls)
@@ -47,6 +50,11 @@ def data_descriptor(vm: Machine, obj: Object, cls: type, name: str, found: Any) 
             raise Break("unsupported attribute", name=name, type=cls.__name__) from None
         return wrap(vm, real, Source("attr", entity.source, name))
     return call_get(vm, obj, cls, name, found, cls)
+
+
+def refers_weakly(vm: Machine) -> bool:
+    """Return whether the frame has made any weak reference."""
+    return any(issubclass(each.pytype, weakref.ReferenceType) and each.fresh for each in vm.heap.entities)
 
 
 def is_property(vm: Machine, found: Any) -> bool:

@@ -1,0 +1,152 @@
+"""Numbers that NumPy draws in a whole graph, from generators that the frame has not seeded: other ones in each call."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import torchdynamo
+
+STATE, GENERATOR = np.random.RandomState(5), np.random.default_rng(5)
+
+
+def numbers(x: Tensor) -> Any:
+    drawn = np.random.rand(), np.random.randint(2, 9), np.random.uniform(1, 2), np.random.normal(scale=3.0)
+    return x * drawn[0] + drawn[1], drawn
+
+
+def masked(x: Tensor) -> Any:
+    """Mask a few columns, as augmentation of spectra does."""
+    x = x.clone()
+    for _ in range(2):
+        width = np.random.randint(0, 3)
+        start = np.random.randint(0, x.shape[1] - width)
+        x[:, start : start + width] = 0
+    return x * 2
+
+
+def rounded(x: Tensor) -> Any:
+    width = int(np.random.uniform(0, 3))
+    return x + width, width, int(np.random.randint(7, dtype=np.int32)) + 1
+
+
+def arrays(x: Tensor) -> Any:
+    noise = torch.from_numpy(np.random.randn(*x.shape).astype(np.float32))
+    return x + noise, torch.from_numpy(np.random.permutation(8)), np.random.choice(5, size=2, replace=False)
+
+
+def several(x: Tensor) -> Any:
+    y = x * STATE.uniform(1, 2) + GENERATOR.random()
+    return y, STATE.randint(4), np.random.rand(), GENERATOR.integers(5), STATE.rand(2, 2), GENERATOR.normal(size=3)
+
+
+def seeded_then_drawn(x: Tensor) -> Any:
+    before = np.random.rand()
+    np.random.seed(3)
+    return x * before + np.random.rand(), np.random.randint(9)
+
+
+def of_a_drawn_seed(x: Tensor) -> Any:
+    """Seed torch's generator by NumPy's, as solvers of stochastic equations do."""
+    entropy = np.random.randint(0, 2**31 - 1)
+    first, second = np.random.SeedSequence(entropy=entropy, pool_size=8).generate_state(2)
+    child = np.random.SeedSequence(entropy, spawn_key=(1, 2)).generate_state(3)
+    noise = [torch.randn(8, generator=torch.Generator().manual_seed(int(seed))) for seed in (first, second, child[2])]
+    return x + noise[0] * noise[1] - noise[2]
+
+
+def of_a_known_seed(x: Tensor) -> Any:
+    state = np.random.SeedSequence(5, pool_size=8).generate_state(2, np.uint32)
+    return x * int(state[0]), state.tolist()
+
+
+def unused(x: Tensor) -> Any:
+    np.random.rand()
+    return x + 1
+
+
+def checked(x: Tensor) -> Any:
+    """Draw, and rest on a branch that only raises."""
+    low = np.random.randint(0, 4)
+    if (x < 0).any():
+        raise ValueError("negative")
+    return x + low + np.random.rand()
+
+
+PROGRAMS = [
+    *(numbers, masked, rounded, arrays, several, seeded_then_drawn, of_a_drawn_seed, of_a_known_seed, unused, checked)
+]
+
+
+def states() -> str:
+    """Return where each generator's next number comes from."""
+    return str([np.random.get_state(legacy=False), STATE.get_state(legacy=False), GENERATOR.bit_generator.state])
+
+
+def runs(run: Any, given: tuple[float, ...] = (1, 1, 1, 1)) -> list[Any]:
+    """Return what calls with these numbers give or raise, each with the states that it leaves."""
+    np.random.seed(0)
+    STATE.seed(5)
+    GENERATOR.bit_generator.state = np.random.default_rng(5).bit_generator.state
+    found = []
+    for number in given:
+        try:
+            result = run(torch.full((2, 8), float(number)))
+        except Exception as error:
+            result = error
+        found.append((repr(result), states()))
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_whole(program: Any) -> None:
+    assert runs(torchdynamo.compile(program, backend="eager", fullgraph=True)) == runs(program)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_in_pieces(program: Any) -> None:
+    assert runs(torchdynamo.compile(program, backend="eager")) == runs(program)
+
+
+def test_a_check_that_fails_draws_as_eager() -> None:
+    given = (1, -1, 1, -1)
+    assert runs(torchdynamo.compile(checked, backend="eager", fullgraph=True), given) == runs(checked, given)
+
+
+def test_bounds_that_are_none_raise_as_in_eager() -> None:
+    def program(x: Tensor) -> Any:
+        return x + np.random.randint(int(np.random.uniform(0, 0.5)))
+
+    assert runs(torchdynamo.compile(program, backend="eager", fullgraph=True)) == runs(program)
+
+
+def test_a_branch_on_what_is_drawn_is_not_burnt_in() -> None:
+    def program(x: Tensor) -> Any:
+        return x + 1 if np.random.rand() < 0.5 else x - 1
+
+    with pytest.raises(torchdynamo.exc.Unsupported):
+        torchdynamo.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
+    assert runs(torchdynamo.compile(program, backend="eager"), (1,) * 9) == runs(program, (1,) * 9)
+
+
+class Plain:
+    pass
+
+
+def test_weak_references_of_what_the_frame_made() -> None:
+    def none(x: Tensor) -> Any:
+        return x + 1, Plain().__weakref__
+
+    def one(x: Tensor) -> Any:
+        made = Plain()
+        kept = weakref.ref(made)
+        return x + 1, made.__weakref__ is kept
+
+    for program in (none, one):
+        assert repr(torchdynamo.compile(program, backend="eager")(torch.ones(2))) == repr(program(torch.ones(2)))
+    assert torchdynamo.compile(none, backend="eager", fullgraph=True)(torch.ones(2))[1] is None
