@@ -26,6 +26,7 @@ from torchdynamo.codegen.codegen import Written
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import RecordError
 from torchdynamo.graph_compilation import CalledGraph
+from torchdynamo.hook import interrupts
 from torchdynamo.report import explain
 from torchdynamo.report.compiles import beginning
 from torchdynamo.warm_start import complain, key_of, mode, stored, tell
@@ -64,27 +65,28 @@ def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
 def write(key: keys.FrameKey, entry: NewEntry) -> None:
     """Write a new entry to the store, or see to it that this happens. Raises NotStorable, OSError or Untrusted."""
     made, gm, backend = entry.called.made, entry.called.module, entry.compiler.backend_name
-    if gm is not None and backend != "eager":
-        compiled.check_devices(gm)  # before all the rest, which takes longer
-    sections = checked_sections(key, entry)
+    places.made_private(places.folder())  # what cannot be stored is told before all the rest, which takes longer
     if gm is None:
-        save(key.name, sections, {})
+        save(key.name, checked_sections(key, entry), {})
         return
+    if backend != "eager":
+        compiled.check_devices(gm)
     try:
         content, blobs = compiled.dump_compiled(made, gm, backend)
     except NotYetStorable:
+        sections = checked_sections(key, entry)
         later = functools.partial(keep_later, key.name, ref(entry.code), sections, ref(made), backend)
         if not artifacts.after_backward(made, later):
             raise
         return
-    save(key.name, {**sections, "backend": content}, blobs)
+    save(key.name, {**checked_sections(key, entry), "backend": content}, blobs)
 
 
 def keep_later(key: str, code: ref[CodeType], sections: dict[str, bytes], made: ref[Any], backend: str) -> None:
     """Write an entry with gradients to the store, once its backward has been compiled."""
     there, run = code(), made()
     if there is not None and run is not None:
-        with telling(there):
+        with interrupts.deferred(), telling(there):
             content, blobs = compiled.dump_artifact(run, backend)
             save(key, {**sections, "backend": content}, blobs)
 
@@ -111,7 +113,7 @@ def outlook(entry: NewEntry) -> str:
 
 def is_there(key: keys.FrameKey, entry: NewEntry) -> bool:
     """Return whether the store has an entry for a frame whose guards hold."""
-    for _, path in stored(key):
+    for _, path in stored(key, entry.code):
         try:
             frames.LoadedFrame(files.unpacked(places.contents(path)), entry.code, entry.roots).verified()
         except (Unresolved, places.Untrusted, OSError, files.Damaged, RecordError, *compiled.FAULTS):
@@ -128,13 +130,14 @@ def telling(code: CodeType) -> Iterator[None]:
     except NotStorable as error:
         tell(code, f"not stored: {error}")
     except places.Untrusted as error:
-        places.complain(str(error))
+        complain(code, places.folder(), "trust", str(error))
     except OSError as error:
-        complain(code, f"it cannot be written ({error.strerror})")
+        complain(code, places.folder(), "writing", f"it cannot be written ({error.strerror})")
     except Exception as error:  # what has been compiled serves all the same
         if not config.suppress_errors:
             raise
-        places.complain(f"{code.co_name} is not stored, by a fault of torchdynamo ({type(error).__name__}: {error})")
+        fault = f"by a fault of torchdynamo ({type(error).__name__}: {error})"
+        complain(code, places.folder(), "storing", f"{code.co_name} is not stored, {fault}")
 
 
 def checked_sections(key: keys.FrameKey, entry: NewEntry) -> dict[str, bytes]:
@@ -218,13 +221,17 @@ def check(sections: dict[str, bytes], code: CodeType, roots: Roots, guards: list
 
 
 def save(key: str, sections: dict[str, bytes], blobs: dict[str, bytes]) -> None:
-    """Write the file of an entry, and its blobs first. Raises OSError or Untrusted."""
+    """Write the file of an entry, and its blobs first. Raises OSError, Untrusted or NotStorable."""
+    content = files.packed(sections)
+    largest = max(map(len, (content, *blobs.values())))
+    if largest > places.LARGEST:
+        raise NotStorable(f"it has {largest} bytes in one file, and {places.LARGEST} are read at most")
     root = places.made_private(places.folder())
-    for digest, content in blobs.items():
+    for digest, blob in blobs.items():
         path = places.made_private(places.blobs_in(root)) / digest
         if not is_whole(path, digest):
-            files.write(path, content)
-    content, home = files.packed(sections), places.made_private(places.frames_in(root, key))
+            files.write(path, blob)
+    home = places.made_private(places.frames_in(root, key))
     eviction.make_room(home)
     files.write(home / f"{files.digest(content)[:16].hex()}.td", content)
     prune_at_exit(root)
@@ -241,4 +248,4 @@ def is_whole(path: Path, digest: str) -> bool:
 @functools.cache
 def prune_at_exit(root: Path) -> None:
     """See to it that a store to which this process has written is small when it ends."""
-    atexit.register(eviction.prune, root)
+    atexit.register(eviction.prune_if_due, root)

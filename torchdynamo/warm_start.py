@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from weakref import ref
 import torch
 
 from torchdynamo import _native, config, events
+from torchdynamo.backends.artifacts import BlobFile
 from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
@@ -32,11 +34,12 @@ from torchdynamo.codegen.codegen import Written
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.source import Roots
-from torchdynamo.errors import RecordError
+from torchdynamo.errors import RecordError, TorchDynamoWarning
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph_compilation import callable_graph, next_graph_name
 from torchdynamo.guards.explain import Guards
 from torchdynamo.hook import interrupts
+from torchdynamo.hook.user_warnings import warn_user
 from torchdynamo.report import explain
 from torchdynamo.report.compiles import (
     GraphId,
@@ -62,12 +65,26 @@ def asked_for() -> str:
     return config.cache or os.environ.get("TORCHDYNAMO_CACHE", "")
 
 
-def complain(code: CodeType, text: str) -> None:
-    """Tell that the store cannot be used: by a warning if it was asked for, else among the events."""
-    if asked_for():
-        places.complain(text)
-    else:
-        tell(code, f"not stored: {text}")
+def complain(code: CodeType, root: Path, kind: str, text: str) -> None:
+    """Record that something of a store is not used, and warn if the program or the environment asked for the store.
+
+    There is one warning for each kind and store. Where a filter makes errors of warnings, the text is logged instead:
+    the call of the program that is being compiled has nothing to do with it.
+    """
+    tell(code, text)
+    named = asked_for() or os.environ.get("TORCHDYNAMO_CACHE_DIR") or root in places.baked()
+    if not named or (kind, root) in _complained:
+        return
+    _complained.add((kind, root))  # before the warning, which may be an error
+    text = f"the store of compiled code: {text}; it is not used"
+    try:
+        warn_user(text, TorchDynamoWarning)
+    except TorchDynamoWarning:
+        logger.warning(text)
+
+
+logger = logging.getLogger("torchdynamo.cache")
+_complained: set[tuple[str, Path]] = set()
 
 
 def is_used(compiler: CompilerSettings) -> bool:
@@ -118,21 +135,24 @@ def find(key: keys.FrameKey | None, code: CodeType, roots: Roots, compiler: Any,
     if key is None:
         return None
     try:
-        found = (read(path, root, code, roots, compiler, started) for root, path in stored(key))
+        found = (read(path, root, code, roots, compiler, started) for root, path in stored(key, code))
         return next((entry for entry in found if entry is not None), None)
     except Exception as error:  # the frame can be captured all the same
         if interrupts.came() or not config.suppress_errors:
             raise
         fault = f"by a fault of torchdynamo ({type(error).__name__}: {error})"
-        places.complain(f"an entry for {code.co_name} cannot be read, {fault}")
+        complain(code, places.folder(), "reading", f"an entry for {code.co_name} cannot be read, {fault}")
         return None
 
 
-def stored(key: keys.FrameKey) -> Iterator[tuple[Path, Path]]:
+def stored(key: keys.FrameKey, code: CodeType) -> Iterator[tuple[Path, Path]]:
     """Yield the files of a frame, each after the store that it is in: those of an image first."""
     for root in (*places.baked(), places.folder()):
-        for path in places.entries_at(root, key.name):
-            yield root, path
+        try:
+            for path in places.entries_at(root, key.name):
+                yield root, path
+        except places.Untrusted as error:
+            complain(code, root, "trust", str(error))
 
 
 def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, started: float) -> Any:
@@ -147,16 +167,16 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
         tell(code, f"a stored version does not fit: {error}")
         return None
     except places.Untrusted as error:
-        places.complain(str(error))
+        complain(code, root, "trust", str(error))
         return None
     except OSError:
         return None  # another process has removed it
     except files.Damaged as error:
-        places.complain(f"{path} is damaged ({error})")
+        complain(code, root, "damage", f"{path} is damaged ({error})")
         discard(path)
         return None
     except (RecordError, *compiled.FAULTS) as error:
-        places.complain(f"{path} cannot be read ({type(error).__name__}: {error})")
+        complain(code, root, "damage", f"{path} cannot be read ({type(error).__name__}: {error})")
         return None
     again = "" if failed is None else recompile_text(code, failed, [], frame.guards, None)
     if failed is not None:
@@ -250,11 +270,12 @@ def discard(path: Path) -> None:
             path.unlink()
 
 
-def blob_at(root: Path, digest: str) -> str:
-    """Return the path of a blob that can be trusted, and note its use. Raises Untrusted or OSError."""
+def blob_at(root: Path, digest: str) -> BlobFile:
+    """Read a blob that can be trusted, and note its use. Raises Untrusted or OSError."""
     path = places.blob_at(root, digest)
-    touch(Path(path))
-    return path
+    content = places.contents(path)
+    touch(path)
+    return BlobFile(str(path), content)
 
 
 def touch(path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from graphs import Tape, build
 
 from torchdynamo.backends import artifacts
-from torchdynamo.backends.artifacts import Artifact, NotStored
+from torchdynamo.backends.artifacts import Artifact, BlobFile, NotStored
 from torchdynamo.backends.registry import lookup
 
 pytestmark = pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
@@ -50,7 +50,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.fx.GraphMod
 
 def loaded(written: tuple[torch.fx.GraphModule, dict[str, Any], Path], known: bool = True) -> Any:
     gm, data, folder = written
-    return artifacts.load(data, lambda name: str(folder / name), (lambda: gm) if known else None)
+    return artifacts.load(
+        data, lambda name: BlobFile(str(folder / name), (folder / name).read_bytes()), (lambda: gm) if known else None
+    )
 
 
 def second_derivatives(run: Any) -> list[torch.Tensor]:

@@ -590,7 +590,11 @@ def test_inductor_rewrites(tmp_path: Path) -> None:
         assert isinstance(artifact, artifacts.Artifact)
         for name, content in artifact.blobs.items():
             (tmp_path / name).write_bytes(content)
-        loaded = artifacts.load(artifact.data, lambda name: str(tmp_path / name), lambda: made[1])
+        loaded = artifacts.load(
+            artifact.data,
+            lambda name: artifacts.BlobFile(str(tmp_path / name), (tmp_path / name).read_bytes()),
+            lambda: made[1],
+        )
     else:
         loaded = made[0]
     torch.testing.assert_close(loaded(*made[2])[0], module(*given))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchdynamo.cache.store import places
+from torchdynamo import warm_start
 
 
 @pytest.fixture
@@ -16,6 +16,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "store"
     monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
     monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(folder))
-    places.complain.cache_clear()
+    warm_start._complained.clear()
     yield folder
-    places.complain.cache_clear()
+    warm_start._complained.clear()

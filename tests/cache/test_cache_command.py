@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo import events, storing
+from torchdynamo import events, storing, warm_start
 from torchdynamo.cache.store import eviction, files, keys, places
 from torchdynamo.cli.cache import main, seconds_of, size_of
 
@@ -28,10 +28,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
     monkeypatch.setenv("TORCHDYNAMO_CACHE_DIR", str(folder))
     monkeypatch.setattr(sys, "path", [*sys.path])  # commands add the folder they are called in
-    places.complain.cache_clear()
+    warm_start._complained.clear()
     torchdynamo.compile(program, backend="eager")(torch.ones(3))
     yield folder
-    places.complain.cache_clear()
+    warm_start._complained.clear()
 
 
 def test_entries_are_listed_and_shown(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

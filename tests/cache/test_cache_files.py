@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 import torchdynamo
-from torchdynamo import events, storing
+from torchdynamo import events, storing, warm_start
 from torchdynamo.backends import option_sets
 from torchdynamo.backends.ensemble import database
 from torchdynamo.backends.ensemble.database import Row
@@ -144,7 +144,7 @@ def test_a_section_that_is_cut_off_under_a_right_digest_does_no_harm(store: Path
     data = path.read_bytes()
     content = files.unpacked(data)[name]
     for end in {0, len(content) // 2 // 4 * 4, max(0, len(content) - 4)}:
-        places.complain.cache_clear()
+        warm_start._complained.clear()
         path.write_bytes(data)
         with_sections(path, **{name: content[:end]})
         hits, _ = call()
@@ -181,6 +181,73 @@ def test_links_are_not_followed(store: Path, tmp_path: Path) -> None:
     hits, told = call()
     assert hits == 0
     assert "is a link" in told[0]
+
+
+def damage(store: Path) -> None:
+    entry_in(store).write_bytes(b"")
+
+
+def open_to_all(store: Path) -> None:
+    store.chmod(0o777)
+
+
+def link(store: Path) -> None:
+    real = store.rename(store.with_name("elsewhere"))
+    store.symlink_to(real)
+
+
+def no_folder(store: Path) -> None:
+    shutil.rmtree(store)
+    store.write_text("no folder")
+
+
+FAULTS = {"damaged": damage, "others may write": open_to_all, "is a link": link, "cannot be written": no_folder}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_a_filter_that_makes_errors_of_warnings_does_not_reach_the_call(
+    store: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    call()
+    FAULTS[text](store)
+    torchdynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled_again = torchdynamo.compile(program, backend="eager")
+        assert torch.equal(compiled_again(X), program(X))
+        torchdynamo.reset()
+        assert torch.equal(compiled_again(X), program(X))
+    logged = [record.getMessage() for record in caplog.records if record.name == "torchdynamo.cache"]
+    assert len(logged) == 1 and text in logged[0]
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_a_store_that_nobody_asked_for_costs_no_warning(
+    store: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told among the events."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(store))
+    monkeypatch.delenv("TORCHDYNAMO_CACHE_DIR")
+    call()
+    FAULTS[text](store / "torchdynamo")
+    monkeypatch.setattr(warm_start, "asked_for", lambda: "")
+    monkeypatch.setattr(warm_start, "MODES", {"": "on"})
+    assert call() == (0, [])
+    assert text in " ".join(event.text for event in events.recent())
+
+
+def test_there_is_one_warning_for_each_kind_of_fault_and_store(store: Path) -> None:
+    call()
+    path = entry_in(store)
+    for at in range(3):
+        (path.parent / f"{at}.td").write_bytes(b"")
+    hits, told = call()
+    assert hits == 1
+    assert len(told) == 1 and "damaged" in told[0]
+    path.chmod(0o666)
+    hits, told = call()
+    assert len(told) == 1 and "others may write" in told[0]
+    assert call() == (1, [])
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
@@ -229,7 +296,7 @@ def test_nothing_in_a_file_is_executed(store: Path) -> None:
     data = path.read_bytes()
     for bomb in (pickle.dumps(Bomb()), marshal.dumps(compile("import os; os._exit(1)", "x", "exec"))):
         for name in files.unpacked(data):
-            places.complain.cache_clear()
+            warm_start._complained.clear()
             path.write_bytes(data)
             with_sections(path, **{name: bomb})
             call()

@@ -223,7 +223,10 @@ def read(folder: Path) -> None:
     before = set(sys.modules)
     told = {}
     for place in sorted(folder.glob("*.json")):
-        run = artifacts.load(json.loads(place.read_text()), lambda name: str(folder / name))
+        run = artifacts.load(
+            json.loads(place.read_text()),
+            lambda name: artifacts.BlobFile(str(folder / name), (folder / name).read_bytes()),
+        )
         known = torch.load(place.with_suffix(".pt"), weights_only=False)
         loaded = [observe(run, args, known["train"]) for args in known["calls"]]
         told[place.stem] = {

@@ -15,7 +15,7 @@ import torch
 from programs import PROGRAMS
 
 from torchdynamo.backends import artifacts
-from torchdynamo.backends.artifacts.artifact import CannotStore
+from torchdynamo.backends.artifacts.artifact import BlobFile, CannotStore
 from torchdynamo.backends.artifacts.inductor import kernels, wrapper_code
 
 pytestmark = pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
@@ -137,14 +137,14 @@ def test_a_damaged_blob_is_not_used(
         others = {name: each for name, each in code["kernels"].items() if each == bad}
         code["kernels"] = others
     with pytest.raises(artifacts.BadArtifact):
-        artifacts.load(data, lambda name: str(tmp_path / name))
+        artifacts.load(data, lambda name: BlobFile(str(tmp_path / name), (tmp_path / name).read_bytes()))
 
 
 def test_a_library_without_a_kernel_is_refused(tmp_path: Path) -> None:
     name = artifacts.digest_of(b"no library")
     (tmp_path / name).write_bytes(b"no library")
     with pytest.raises(artifacts.BadArtifact):
-        kernels.load_kernel(name, lambda name: str(tmp_path / name))
+        kernels.load_kernel(name, lambda name: BlobFile(str(tmp_path / name), (tmp_path / name).read_bytes()))
 
 
 @pytest.mark.parametrize("field", ["kind", "format", "forward", "runtime"])
@@ -152,7 +152,7 @@ def test_data_without_a_field_is_refused(folder: Path, written: object, field: s
     data = stored(folder, "pointwise")
     del data[field]
     with pytest.raises(artifacts.BadArtifact):
-        artifacts.load(data, lambda name: str(folder / name))
+        artifacts.load(data, lambda name: BlobFile(str(folder / name), (folder / name).read_bytes()))
 
 
 def test_the_environment_is_as_before(folder: Path, written: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,9 @@ def test_the_environment_is_as_before(folder: Path, written: object, monkeypatch
         monkeypatch.delenv(kernels.ADDRESS, raising=False)
         if before is not None:
             monkeypatch.setenv(kernels.ADDRESS, before)
-        artifacts.load(stored(folder, "pointwise"), lambda name: str(folder / name))
+        artifacts.load(
+            stored(folder, "pointwise"), lambda name: BlobFile(str(folder / name), (folder / name).read_bytes())
+        )
         assert os.environ.get(kernels.ADDRESS) == before
 
 

@@ -1,7 +1,7 @@
 """Compiled graphs as data and blobs, to be called in another process that imports no compiler and runs none.
 
     artifact = dump(compiled)                    # an Artifact, or NotStored with a reason
-    run = load(artifact.data, path_of_blob)      # in another process: takes and returns what `compiled` does
+    run = load(artifact.data, read_blob)         # in another process: takes and returns what `compiled` does
 
 A backend takes part by a file in `kinds/`. For Inductor: `inductor/noting.py` notes, at compile time, what AOTAutograd
 is about to run; `inductor/wrapper_code.py` takes from the Python that Inductor wrote the functions which call kernels;
@@ -10,7 +10,26 @@ is about to run; `inductor/wrapper_code.py` takes from the Python that Inductor 
 
 from __future__ import annotations
 
-from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, DamagedBlob, NotStored, digest_of
+from torchdynamo.backends.artifacts.artifact import (
+    Artifact,
+    BadArtifact,
+    BlobFile,
+    DamagedBlob,
+    NotStored,
+    ReadBlob,
+    digest_of,
+)
 from torchdynamo.backends.artifacts.rows import after_backward, dump, load
 
-__all__ = ["Artifact", "BadArtifact", "DamagedBlob", "NotStored", "after_backward", "digest_of", "dump", "load"]
+__all__ = [
+    "Artifact",
+    "BadArtifact",
+    "BlobFile",
+    "DamagedBlob",
+    "NotStored",
+    "ReadBlob",
+    "after_backward",
+    "digest_of",
+    "dump",
+    "load",
+]

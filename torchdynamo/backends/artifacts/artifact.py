@@ -8,8 +8,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, and tuples, lists and dicts (with keys of str) of these."""
-ReadBlob: TypeAlias = Callable[[str], str]
-"""Digest of a blob -> path of a file with these bytes, to which nobody but the user can write."""
+
+
+class BlobFile(NamedTuple):
+    """A file that nobody but the user can write, and what is in it."""
+
+    path: str
+    content: bytes
+
+
+ReadBlob: TypeAlias = Callable[[str], BlobFile]
+"""Digest of a blob -> the file that was written for it."""
 
 
 class Artifact(NamedTuple):
@@ -61,14 +70,12 @@ def add_blob(blobs: dict[str, bytes], content: bytes) -> str:
     return name
 
 
-def read_verified(name: str, read_blob: ReadBlob) -> tuple[str, bytes]:
-    """Return the path and the contents of a blob. Raises DamagedBlob for contents of another digest."""
-    path = read_blob(name)
-    with open(path, "rb") as file:
-        content = file.read()
-    if digest_of(content) != name:
-        raise DamagedBlob(f"a blob is not what was written ({len(content)} bytes are left of it)")
-    return path, content
+def read_verified(name: str, read_blob: ReadBlob) -> BlobFile:
+    """Return the file of a blob. Raises DamagedBlob for contents of another digest."""
+    found = read_blob(name)
+    if digest_of(found.content) != name:
+        raise DamagedBlob(f"a blob is not what was written ({len(found.content)} bytes are left of it)")
+    return found
 
 
 def field(data: Mapping[str, Value], name: str, kind: type | tuple[type, ...]) -> Any:

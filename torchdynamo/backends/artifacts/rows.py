@@ -80,7 +80,7 @@ def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None 
     The compiler is not imported, and no process is started.
 
     data: the artifact's data.
-    read_blob: returns the path of a blob whose owner has been checked; contents are checked here, before they are used.
+    read_blob: reads the file of a blob, whose owner it checks; the digest is checked here, before contents are used.
     captured: returns the captured graph, for derivatives of derivatives and for what eager is asked.
 
     Raises BadArtifact for what was not written by `dump`, or for a process that differs in what the graph rests on;

@@ -49,12 +49,15 @@ def dump_artifact(made: Any, backend: str) -> tuple[bytes, dict[str, bytes]]:
 
 
 def load_compiled(
-    data: bytes, graph: StoredGraph, read_blob: Callable[[str], str], raised: Callable[[Exception], object]
+    data: bytes,
+    graph: StoredGraph,
+    read_blob: Callable[[str], artifacts.BlobFile],
+    raised: Callable[[Exception], object],
 ) -> Callable[..., Any]:
     """Return what a backend has made. Raises Unresolved if this process differs in what that rests on, or if it is
     no data of a backend's, and Damaged for a blob that is not what was written.
 
-    read_blob: returns the path of a blob, which can be trusted. raised: gets the error of a graph with assertions.
+    read_blob: reads the file of a blob, which can be trusted. raised: gets the error of a graph with assertions.
     """
     content = unpacked(data)
     if content["kind"] == AS_CAPTURED:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from torchdynamo.cache.store import places
 
-MOST = 4 << 30  # bytes
+MOST = 1 << 30  # bytes
 MOST_OF_A_FRAME = 8  # entries
-ABANDONED = 3600.0  # seconds after which a temporary file is nobody's
+ABANDONED = 3600.0  # seconds after which a temporary file, or an empty folder, is nobody's
+EVERY = 3600.0  # seconds between two times that processes which end look through a store
 
 
 class KeptFile(NamedTuple):
@@ -56,7 +57,20 @@ def prune(root: Path, most: int = MOST, older: float | None = None) -> list[Path
                 each.path.unlink()
                 removed.append(each.path)
                 left -= each.size
+    for folder in (root / places.FORMAT / "frames").glob("*"):
+        with contextlib.suppress(OSError):  # it has entries again, or another process has removed it
+            if now - folder.stat().st_mtime > ABANDONED:
+                folder.rmdir()
     return removed
+
+
+def prune_if_due(root: Path) -> None:
+    """Make a store small, unless this or another process has done so within the hour: looking through it takes time."""
+    folder = root / places.FORMAT
+    with contextlib.suppress(OSError):
+        if time.time() - folder.stat().st_mtime > EVERY:
+            os.utime(folder)
+            prune(root)
 
 
 def make_room(folder: Path) -> None:

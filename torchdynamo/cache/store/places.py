@@ -7,14 +7,10 @@ is asked of the open file, before a byte of it is read.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-from torchdynamo.errors import TorchDynamoWarning
-from torchdynamo.hook.user_warnings import warn_user
 
 FORMAT = "v1"
 LARGEST = 1 << 28  # bytes of a file
@@ -33,14 +29,35 @@ def folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def is_somewhere(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether there is a place for the store: not for a user without a home."""
-    return bool(environment.get("TORCHDYNAMO_CACHE_DIR")) or os.path.isabs(_caches(environment))
+    """Return whether there is a place for the store: not for a user without a home, or with the home of another.
+
+    Root, with the home of a user, would leave folders there that this user cannot use.
+    """
+    if environment.get("TORCHDYNAMO_CACHE_DIR"):
+        return True
+    named = Path(environment.get("XDG_CACHE_HOME", ""))
+    try:
+        place = _existing(named) if named.is_absolute() else Path(os.path.expanduser("~"))
+        owner = os.stat(place).st_uid
+    except OSError:
+        return False
+    return place.is_absolute() and owner in _trusted_owners()
 
 
 def _caches(environment: Mapping[str, str]) -> str:
     """Return the user's folder of caches."""
     named = environment.get("XDG_CACHE_HOME", "")
     return named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), ".cache")
+
+
+def _existing(path: Path) -> Path:
+    """Return a path, or the folder next above it that exists. Raises OSError."""
+    return next(each for each in (path, *path.parents) if each.exists())
+
+
+def _trusted_owners() -> tuple[int, ...]:
+    """Return who may own what is used: this user and root. Where there are no users, files belong to number 0."""
+    return (os.getuid(), 0) if hasattr(os, "getuid") else (0,)
 
 
 def baked(environment: Mapping[str, str] = os.environ) -> list[Path]:
@@ -64,10 +81,8 @@ def made_private(path: Path) -> Path:
 
     Raises Untrusted if others may write to it, OSError if it cannot be made.
     """
-    for each in (path, *path.parents):
-        if each.exists():
-            break
-    missing = [part for part in (path, *path.parents) if part != each and part.is_relative_to(each)]
+    there = _existing(path)
+    missing = [part for part in (path, *path.parents) if part != there and part.is_relative_to(there)]
     for part in reversed(missing):
         part.mkdir(mode=0o700, exist_ok=True)
     check(path, os.lstat(path))
@@ -76,7 +91,7 @@ def made_private(path: Path) -> Path:
 
 def check(path: Path, found: os.stat_result) -> None:
     """Raise Untrusted unless a file or folder belongs to this user or root, and only they can write to it."""
-    if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0):
+    if found.st_uid not in _trusted_owners():
         raise Untrusted(f"{path} belongs to another user")
     if stat.S_ISLNK(found.st_mode):
         raise Untrusted(f"{path} is a link")
@@ -95,36 +110,27 @@ def contents(path: Path) -> bytes:
         return file.read()
 
 
-def blob_at(root: Path, digest: str) -> str:
-    """Return the path of a blob that can be trusted. Raises Untrusted or OSError."""
+def blob_at(root: Path, digest: str) -> Path:
+    """Return the path of a blob in a folder that can be trusted. Raises Untrusted or OSError."""
     path = blobs_in(root) / digest
-    if not digest.isalnum() or not trusted(root, FORMAT, "blobs"):
-        raise Untrusted(f"{path} is not in a folder of this user's")
-    check(path, os.lstat(path))
-    return str(path)
+    if not digest.isalnum():
+        raise Untrusted(f"{path} is no file of the store")
+    check_folders(root, FORMAT, "blobs")
+    return path
 
 
-def trusted(root: Path, *parts: str) -> bool:
-    """Return whether a folder of the store is there, and that and the folders inside on the way can be trusted.
-
-    Warns once for each folder that others may write to.
-    """
+def check_folders(root: Path, *parts: str) -> None:
+    """Raise Untrusted unless a store and the folders on the way into it can be trusted, OSError if one is missing."""
     path = root
     for part in ("", *parts):
         path = path / part
-        try:
-            check(path, os.lstat(path))
-        except OSError:
-            return False
-        except Untrusted as error:
-            complain(str(error))
-            return False
-    return True
+        check(path, os.lstat(path))
 
 
 def entries_at(root: Path, key: str) -> Iterator[Path]:
-    """Yield the files of a frame, the newest first."""
-    if trusted(root, FORMAT, "frames", key):
+    """Yield the files of a frame, the newest first. Raises Untrusted if others may have written them."""
+    with contextlib.suppress(OSError):
+        check_folders(root, FORMAT, "frames", key)
         yield from reversed(by_use(frames_in(root, key)))
 
 
@@ -137,9 +143,3 @@ def by_use(folder: Path) -> list[Path]:
                 if each.name.endswith(".td"):
                     found.append((each.stat(follow_symlinks=False).st_mtime, each.path))
     return [Path(path) for _, path in sorted(found)]
-
-
-@functools.cache
-def complain(text: str) -> None:
-    """Warn, once for each text, that something of the store is not used."""
-    warn_user(f"the store of compiled code: {text}; it is not used", TorchDynamoWarning)
