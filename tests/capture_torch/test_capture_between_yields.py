@@ -266,7 +266,7 @@ def contextman(x, n):
 
 @program(1)
 def genexp(x, n):
-    return [x * i + 1 for i in range(n) if i != 1]
+    return tuple(x * i + 1 for i in range(n) if i != 1)
 
 
 @program(1)
@@ -417,7 +417,7 @@ def coro_sleep(x, n):
     return asyncio.run(main())
 
 
-@program(5)
+@program(4 if sys.version_info >= (3, 12) else 5)  # where it has an async comprehension inlined, `main` stays Python
 def asyncgen(x, n):
     async def ag(x):
         for _i in range(3):

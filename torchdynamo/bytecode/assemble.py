@@ -17,9 +17,10 @@ from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.constants import Constants
 from torchdynamo.bytecode.depth import Raw, stack_size
 from torchdynamo.bytecode.emit import StreamWriter
-from torchdynamo.bytecode.instruction import Item
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.lines import NOWHERE, fill_gaps
 from torchdynamo.bytecode.qualnames import qualname_of, remember_qualname
+from torchdynamo.bytecode.regions import has_stop_handler
 from torchdynamo.bytecode.writers import WRITERS
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -81,6 +82,8 @@ def assemble(
     if both:  # possible in class bodies, where the name does not tell which of the two an instruction means
         raise ValueError(f"{like.co_name}: {', '.join(sorted(both))} is both a cell and free")
     suspends = bool(final_flags & _SUSPENDS)
+    own = RegionStart(Label(), True, 0) if suspends and has_stop_handler(like) else None
+    items = [*_body(items, made.first_lineno, own)]
     emitter = StreamWriter(items, constants, made.cellvars, made.freevars, local, arguments, WRITERS)
     stream = [*_prologue(made, suspends), *emitter.run()]
     if not versions.LINE_CAN_BE_NONE:
@@ -98,6 +101,20 @@ def _qualname(like: CodeType, name: str | None) -> str:
     return qualname if name is None else qualname[: -len(like.co_name)] + name
 
 
+def _body(items: Sequence[Item], line: int, own: RegionStart | None) -> Iterator[Item]:
+    """Yield the items with what begins a frame. own: the region that is around a generator's."""
+    if own is not None:
+        yield own
+    if versions.HAS_PROLOGUE:
+        yield Instruction("RESUME", 0, versions.Positions(line, line, 0, 0))
+    yield from items
+    if own is not None:
+        yield RegionEnd(own)
+        yield own.handler
+        yield Instruction("INTRINSIC", "STOPITERATION_ERROR", versions.Positions())
+        yield Instruction("RERAISE", 1, versions.Positions())
+
+
 def _prologue(made: package.Bytecode, suspends: bool) -> Iterator[Raw]:
     top = InstrLocation(made.first_lineno, None, None, None)
     if versions.HAS_PROLOGUE:
@@ -108,8 +125,6 @@ def _prologue(made: package.Bytecode, suspends: bool) -> Iterator[Raw]:
         if suspends:
             yield Instr("RETURN_GENERATOR", location=top)
             yield Instr("POP_TOP", location=top)
-        start = InstrLocation(made.first_lineno, made.first_lineno, 0, 0)
-        yield Instr("RESUME", 0, location=start)
     elif suspends:
         kinds = (inspect.CO_GENERATOR, inspect.CO_COROUTINE, inspect.CO_ASYNC_GENERATOR)
         kind = next(number for number, flag in enumerate(kinds) if made.flags & flag)

@@ -31,14 +31,24 @@ class Decoder:
         self.kwnames: tuple[str, ...] = ()  # names of KW_NAMES, for the CALL that follows
         self.in_prologue = True
         self.raw_targets: frozenset[int] | None = None  # computed when first needed, which is rare
-        self.skip_pop = False  # the next POP_TOP belongs to what came before it
+        self.skip = ""  # the next instruction of this name belongs to what came before it
+        self.cleanups: set[int] = set()  # code units with the handler of a `yield from`
 
     def emit(self, op: str, arg: Any = None) -> None:
-        self.instructions.append(Instruction(op, arg, self.position, self.offset))
+        if not self.skips(op):
+            self.instructions.append(Instruction(op, arg, self.position, self.offset))
+
+    def skips(self, op: str) -> bool:
+        """Return whether an instruction is the one that is to be skipped; there is none then."""
+        if op != self.skip:
+            return False
+        self.skip = ""
+        return True
 
     def jump(self, op: str, key: str | None, target: int) -> None:
-        self.emit(op)
-        self.jumps.append((self.instructions[-1], key, target))
+        if not self.skips(op):
+            self.emit(op)
+            self.jumps.append((self.instructions[-1], key, target))
 
     def drop_last(self) -> Any:
         """Remove the last instruction, which the current one absorbs, and return its argument."""
@@ -82,10 +92,17 @@ class Decoder:
         return {label: index for index, label in labels.items()}
 
     def regions(self) -> list[Region]:
-        entries = table_entries if versions.EXCEPTION_TABLE else block_entries
-        found = []
-        for entry in entries(self.code):
-            start, end, handler = (self.index_at[unit] for unit in entry[:3])
-            if start < end:  # otherwise it held only instructions that are dropped
-                found.append(Region(start, end, handler, entry.depth, entry.lasti))
+        entries = list((table_entries if versions.EXCEPTION_TABLE else block_entries)(self.code))
+        found: list[Region] = []
+        for entry in entries:
+            target = entry
+            if entry.handler in self.cleanups:  # exceptions go on to the handler around it
+                target = next((each for each in entries if each.start <= entry.handler < each.end), entry)
+            start, end, handler = (self.index_at[unit] for unit in (entry.start, entry.end, target.handler))
+            if start == end or handler == len(self.instructions) or target.handler in self.cleanups:
+                continue  # it or its handler held only instructions that are dropped
+            region = Region(start, end, handler, target.depth, target.lasti)
+            if found and found[-1].end == start and found[-1][2:] == region[2:]:
+                region = region._replace(start=found.pop().start)
+            found.append(region)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import bytecode as package
 from bytecode.instr import (
@@ -25,6 +25,23 @@ from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd
 from torchdynamo.bytecode.lines import location
 
 Writer = Callable[["StreamWriter", Any], None]
+
+
+class End(NamedTuple):
+    """The end of a loop or of a `yield from`, which its FOR_ITER or SEND jumps to: instructions before a label."""
+
+    target: package.Label
+    location: InstrLocation | None
+    names: tuple[str, ...]
+
+
+class Cleanup(NamedTuple):
+    """A handler of exceptions that are thrown into the iterator of a `yield from`."""
+
+    target: package.Label
+    outer: RegionStart | None
+    end: package.Label
+    location: InstrLocation | None
 
 
 class StreamWriter:
@@ -54,19 +71,21 @@ class StreamWriter:
         self.location: InstrLocation | None = None
         self.place = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
         self.labels = {label: package.Label() for label in self.place}
-        # target of a FOR_ITER -> the raw target and the position of the FOR_ITER
-        self.loop_ends: dict[Label, tuple[package.Label, InstrLocation | None]] = {}
+        self.ends: dict[Label, End] = {}
+        self.cleanups: list[Cleanup] = []
         self.open: list[tuple[RegionStart, TryBegin]] = []
         self.at = 0
         self._locations: dict[Any, InstrLocation] = {}
 
     def run(self) -> list[Raw]:
-        if versions.FOR_END:
-            loops = [item for item in self.items if isinstance(item, Instruction) and item.op == "FOR_ITER"]
-            self.loop_ends = {item.arg: (package.Label(), self.where(item.position)) for item in loops}
+        for item in self.items if versions.ENDS else ():
+            if isinstance(item, Instruction) and item.op in versions.ENDS:
+                self.ends[item.arg] = End(package.Label(), self.where(item.position), versions.ENDS[item.op])
         for index, item in enumerate(self.items):
             self.at = index
             _WRITE[type(item)](self, item)
+        for cleanup in self.cleanups:
+            self.write_cleanup(cleanup)
         return self.stream
 
     def raw(self, name: str, arg: Any = UNSET) -> None:
@@ -131,23 +150,43 @@ class StreamWriter:
         return found
 
     def label(self, label: Label) -> None:
-        if label in self.loop_ends:
-            self.loop_end(label)
+        if label in self.ends:
+            self.end(label)
         self.stream.append(self.labels[label])
 
-    def loop_end(self, label: Label) -> None:
-        """Emit the end of a loop, which only its FOR_ITER may reach; other paths jump over it."""
+    def end(self, label: Label) -> None:
+        """Emit the end of a loop or `yield from`, which only its FOR_ITER or SEND may reach; others jump over it."""
         same_place: list[Raw] = []
         while self.stream and type(self.stream[-1]) is package.Label:
             same_place.append(self.stream.pop())
         last = next((item for item in reversed(self.stream) if isinstance(item, (Instr, package.Label))), None)
         if not (isinstance(last, Instr) and last.is_final()):
             self.raw("JUMP_FORWARD", self.labels[label])
-        end, self.location = self.loop_ends[label]
-        self.stream.append(end)
-        for name in versions.FOR_END:
+        target, self.location, names = self.ends[label]
+        self.stream.append(target)
+        for name in names:
             self.raw(name)
         self.stream += same_place
+
+    def cleanup_start(self) -> RegionStart:
+        """Begin the region of a `yield from` at its YIELD_VALUE, which comes right after its SEND."""
+        start = RegionStart(Label())
+        target = self.labels[start.handler] = package.Label()
+        outer = self.open[-1][0] if self.open else None
+        self.cleanups.append(Cleanup(target, outer, self.ends[self.neighbour(-1).arg].target, self.location))
+        self.region_start(start)
+        return start
+
+    def write_cleanup(self, cleanup: Cleanup) -> None:
+        """Emit the handler of such a region, in the region that is around the `yield from`."""
+        self.stream.append(cleanup.target)
+        self.location = cleanup.location
+        if cleanup.outer is not None:
+            self._begin(cleanup.outer)
+        self.raw("CLEANUP_THROW")
+        self.raw("JUMP_BACKWARD_NO_INTERRUPT", cleanup.end)
+        if cleanup.outer is not None:
+            self._close(self.open.pop()[1])
 
     def in_outermost_region(self) -> bool:
         """Return whether the innermost handler is the generator's own, which turns StopIteration into RuntimeError."""

@@ -6,7 +6,7 @@ import bytecode as package
 
 from torchdynamo.bytecode import rows, versions
 from torchdynamo.bytecode.emit import StreamWriter, Writer
-from torchdynamo.bytecode.instruction import Instruction, Label
+from torchdynamo.bytecode.instruction import Instruction, Label, RegionEnd
 
 _HAS = versions.OPCODES.__contains__
 _OPPOSITE = {"true": "false", "false": "true", "none": "not none", "not none": "none"}
@@ -110,13 +110,17 @@ def _branch_keep(e: StreamWriter, arg: tuple[str, Label]) -> None:
         e.raw("POP_TOP")
 
 
-def _for_iter(e: StreamWriter, label: Label) -> None:
-    e.raw("FOR_ITER", e.loop_ends[label][0] if label in e.loop_ends else e.labels[label])
+def _to_end(op: str) -> Writer:
+    def write(e: StreamWriter, label: Label) -> None:
+        e.raw(op, e.ends[label].target if label in e.ends else e.labels[label])
+
+    return write
 
 
 def _yield(e: StreamWriter, kind: str | None) -> None:
     number = rows.YIELD_NUMBERS[kind]
-    alone = e.in_outermost_region()
+    alone = number == 1 and e.in_outermost_region()
+    start = e.cleanup_start() if number > 1 and versions.SEND_END else None
     if versions.YIELD_ARG == "none":
         e.raw("YIELD_VALUE")
     elif versions.YIELD_ARG == "depth":  # only "it is 1" means anything: closing needs to throw nothing
@@ -124,6 +128,8 @@ def _yield(e: StreamWriter, kind: str | None) -> None:
     else:
         e.raw("YIELD_VALUE", int(number > 1))
         number += 4 * alone
+    if start is not None:
+        e.region_end(RegionEnd(start))
     if _HAS("RESUME"):
         e.raw("RESUME", number)
 
@@ -135,6 +141,7 @@ MOVES: dict[str, Writer] = {
     "JUMP": _jump,
     "BRANCH": _branch,
     "BRANCH_KEEP": _branch_keep,
-    "FOR_ITER": _for_iter,
+    "FOR_ITER": _to_end("FOR_ITER"),
+    "SEND": _to_end("SEND"),
     "YIELD": _yield,
 }

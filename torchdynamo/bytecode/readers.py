@@ -162,14 +162,28 @@ def _intrinsic(table: str) -> Action:
     renamed = {"UNARY_POSITIVE": ("UNARY", "+"), "LIST_TO_TUPLE": ("LIST_TO_TUPLE", None)}
 
     def read(d: Decoder, arg: int) -> None:
-        d.emit(*renamed.get(names[arg], ("INTRINSIC", names[arg])))
+        if names[arg] == "STOPITERATION_ERROR":  # of the handler around a generator
+            d.skip = "RERAISE"
+        else:
+            d.emit(*renamed.get(names[arg], ("INTRINSIC", names[arg])))
 
     return read
 
 
 def _end_for(d: Decoder, arg: int) -> None:
     """Read END_FOR, a target of FOR_ITER only, whose loop continues after it."""
-    d.skip_pop = len(versions.FOR_END) > 1
+    d.skip = "POP" if len(versions.FOR_END) > 1 else ""
+
+
+def _end_send(d: Decoder, arg: int) -> None:
+    """Read END_SEND, a target of SEND only."""
+    d.skip = ""
+
+
+def _cleanup_throw(d: Decoder, arg: int) -> None:
+    """Read CLEANUP_THROW, after which comes END_SEND, or a jump there."""
+    d.cleanups.add(d.offset >> 1)
+    d.skip = "JUMP"
 
 
 def _yield(d: Decoder, arg: int) -> None:
@@ -183,13 +197,7 @@ def _resume(d: Decoder, arg: int) -> None:
 
 
 def _return_generator(d: Decoder, arg: int) -> None:
-    d.skip_pop = True
-
-
-def _pop(d: Decoder, arg: int) -> None:
-    if not d.skip_pop:
-        d.emit("POP")
-    d.skip_pop = False
+    d.skip = "POP"
 
 
 def _nop(d: Decoder, arg: int) -> None:
@@ -248,8 +256,9 @@ SPECIAL: dict[str, Action] = {
     "YIELD_VALUE": _yield,
     "RESUME": _resume,
     "RETURN_GENERATOR": _return_generator,
-    "POP_TOP": _pop,
-    "POP_ITER": _pop,
+    "POP_ITER": lambda d, arg: d.emit("POP"),
+    "END_SEND": _end_send,
+    "CLEANUP_THROW": _cleanup_throw,
     "END_ASYNC_FOR": lambda d, arg: d.emit("END_ASYNC_FOR"),
     "MAKE_CELL": _make_cell,
 }

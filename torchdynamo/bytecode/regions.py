@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
 
+from torchdynamo.bytecode import versions
+
 # Number of items pushed for a handler of the block stack: the previous and the new exception, as triples.
 _PUSHED = 6
 # SETUP instruction -> how far below the top its block begins
@@ -38,6 +40,12 @@ def table_entries(code: CodeType) -> Iterator[Entry]:
     for first in units:
         start, length, handler, depth = number(first), *(number(next(units)) for _ in range(3))
         yield Entry(start, start + length, handler, depth >> 1, bool(depth & 1))
+
+
+def has_stop_handler(code: CodeType) -> bool:
+    """Return whether the code is within the handler of a generator; generators that are lambdas have none."""
+    raw, begins = code.co_code, versions.STOP_HANDLER
+    return bool(begins) and any(raw[2 * entry.handler :].startswith(begins) for entry in table_entries(code))
 
 
 class _Block(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Code, Instruction
 
 Slot = str | tuple[str, int]
@@ -13,7 +14,7 @@ Stack = tuple[Slot, ...]
 VALUE = "value"
 NULL = "null"  # beside a callable
 UNKNOWN = "unknown"  # an object or NULL, depending on what was looked up
-# ("method", i): NULL if instruction i, a LOAD_METHOD, is written as a plain lookup with a NULL beside it.
+# ("method", i): NULL if instruction i, which looks a method up, is written as a plain lookup with a NULL beside it.
 # ("slot", i): what was in this place at the start.
 
 Effect = Callable[[Any], tuple[int, int]]  # of an argument: items popped and pushed
@@ -85,8 +86,13 @@ def done(instruction: Instruction, index: int, stack: Stack, effects: Mapping[st
     """Return the stack after an instruction that pops and pushes."""
     if instruction.op == "NULL":
         return (*stack, NULL)
-    if instruction.op == "LOAD_METHOD":
-        return (*stack[:-1], ("method", index), VALUE)
+    if instruction.op in LOOKUPS and looks_up_method(instruction):
+        found: Stack = (("method", index), VALUE)
+        return (*stack[: len(stack) - LOOKUPS[instruction.op]], *(found if versions.NULL_FIRST else found[::-1]))
+    if instruction.op == "LOAD_SUPER":
+        return (*stack[:-3], VALUE)
+    if instruction.op == "LOAD_SPECIAL":
+        return (*stack[:-1], VALUE, UNKNOWN)
     if instruction.op == "LOAD_FAST_AND_CLEAR":
         return (*stack, UNKNOWN)
     effect = effects.get(instruction.op)
@@ -94,6 +100,22 @@ def done(instruction: Instruction, index: int, stack: Stack, effects: Mapping[st
         raise UnknownEffect(instruction.op)
     pops, pushes = effect(instruction.arg)
     return (*stack[: len(stack) - pops], *[VALUE] * pushes)
+
+
+LOOKUPS = {"LOAD_METHOD": 1, "LOAD_SUPER": 3}  # items popped
+
+
+def looks_up_method(instruction: Instruction) -> bool:
+    """Return whether one of LOOKUPS has a slot beside what it finds, for `self` or NULL."""
+    return instruction.op == "LOAD_METHOD" or bool(instruction.arg[1])
+
+
+def plain_lookup(instruction: Instruction) -> Instruction:
+    """Return one of LOOKUPS as a lookup of an attribute, which pushes what it finds and nothing else."""
+    if instruction.op == "LOAD_METHOD":
+        return Instruction("LOAD_ATTR", instruction.arg, instruction.position)
+    name, _, two = instruction.arg
+    return Instruction("LOAD_SUPER", (name, False, two), instruction.position)
 
 
 ENDS = frozenset({"RETURN", "RAISE", "RERAISE"})
@@ -112,7 +134,7 @@ def swapped(stack: Stack, depth: int) -> Stack:
 
 
 def reaching(found: Mapping[int, Stack], cuts: Collection[int]) -> set[int]:
-    """Return the LOAD_METHOD instructions whose NULL is on the stack at one of the cuts."""
+    """Return the lookups of methods whose NULL is on the stack at one of the cuts."""
     return {
         slot[1] for cut in cuts for slot in found[cut] if isinstance(slot, tuple) and slot[0] == "method"
     }  # fmt: skip

@@ -34,6 +34,18 @@ CALL_HAS_NULL = V311
 FOR_END: tuple[str, ...] = (
     ("END_FOR", "POP_ITER") if V314 else ("END_FOR", "POP_TOP") if V313 else ("END_FOR",) if V312 else ()
 )
+# Instructions at the target of a SEND, where the iterator has returned: they drop it. What is thrown in at the
+# YIELD_VALUE between the two goes to a handler (CLEANUP_THROW), which jumps there if the iterator has returned.
+SEND_END: tuple[str, ...] = ("END_SEND",) if V312 else ()
+# Jumps to ends that nothing else reaches -> these ends.
+ENDS = {op: names for op, names in {"FOR_ITER": FOR_END, "SEND": SEND_END}.items() if names}
+
+# How the handler begins that is around the code of a generator or coroutine, and turns StopIteration into RuntimeError.
+STOP_HANDLER = (
+    bytes((OPCODES["CALL_INTRINSIC_1"], dis._intrinsic_1_descs.index("INTRINSIC_STOPITERATION_ERROR")))  # type: ignore[attr-defined]
+    if V312
+    else b""
+)
 
 # RESUME and its companions stand at the top of every code object.
 HAS_PROLOGUE = V311
@@ -58,7 +70,7 @@ EX_HAS_KEYWORDS = V314
 JUMPS_FOR_MONITORS = ("END_ASYNC_FOR",) if V314 else ()
 
 # Parts of a function can be functions of their own: loops with a break, what is between the `yield`s of a generator.
-OUTLINES = V311 and not V312
+OUTLINES = V311
 
 # MATCH_CLASS and MATCH_KEYS push their answer and whether there is one.
 MATCH_PUSHES_BOOL = not V311

@@ -16,6 +16,7 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import way_out
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
+from torchdynamo.bytecode.stacks import LOOKUPS, looks_up_method, plain_lookup
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
@@ -172,7 +173,7 @@ class Exit:
             emit.items.append(over)
             self.after(self.code.targets[arg], depth, 0)
             return
-        if op in ("LOAD_METHOD", "LOAD_SUPER"):
+        if op in LOOKUPS:
             self.look_up(instruction, end)
             return
         pushes = COUNTED[op](arg) if op in COUNTED else OPS[op][2]
@@ -196,12 +197,8 @@ class Exit:
 
         The instruction itself pushes two items, of which either may be NULL, which is not known before.
         """
-        if instruction.op == "LOAD_METHOD":
-            plain, method = Instruction("LOAD_ATTR", instruction.arg, instruction.position), True
-        else:
-            name, method, two = instruction.arg
-            plain = Instruction("LOAD_SUPER", (name, False, two), instruction.position)
-        self.emit.items += [plain, *end]
+        method = looks_up_method(instruction)
+        self.emit.items += [plain_lookup(instruction), *end]
         null = (0 if versions.NULL_FIRST else 1) if method else None
         self.after(self.exit.at + 1, len(self.shape), 2 if method else 1, null)
 

@@ -22,7 +22,7 @@ from torchdynamo.bytecode.flow import FINAL, successors, target
 from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.bytecode.stacks import NULL, UNKNOWN, Effect, UnknownEffect, reaching, stacks
+from torchdynamo.bytecode.stacks import NULL, UNKNOWN, Effect, UnknownEffect, plain_lookup, reaching, stacks
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.operands import COUNTED
@@ -207,7 +207,7 @@ class PartWriter:
         ways: list[WayOut],
         methods: set[int],
     ) -> None:
-        """Set up. methods: LOAD_METHOD instructions to be written as plain lookups."""
+        """Set up. methods: lookups of methods to be written as plain lookups."""
         self.raw = code
         self.place = place
         self.names = names
@@ -246,8 +246,8 @@ class PartWriter:
             parts = [("LOAD_CONST", RETURNED), ("SWAP", 2), ("BUILD", ("tuple", 2)), ("RETURN", None)]
             return [Instruction(op, arg, item.position) for op, arg in parts]
         if index in self.methods:
-            parts = [("LOAD_ATTR", item.arg), ("NULL", None), *([("SWAP", 2)] if versions.NULL_FIRST else [])]
-            return [Instruction(op, arg, item.position) for op, arg in parts]
+            moved = [Instruction("SWAP", 2, item.position)] if versions.NULL_FIRST else []
+            return [plain_lookup(item), Instruction("NULL", None, item.position), *moved]
         return [item]
 
     def leave(self, there: Label, number: int, way: WayOut, position: Any) -> list[Item]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from torchdynamo.bytecode.instruction import Instruction
@@ -11,9 +9,8 @@ from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.speculate import assertions, jump_threading, unrolling, value_loops
 from torchdynamo.capture.torch import symbols
-from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Symbol, TensorNode, Value
 
 
@@ -125,24 +122,7 @@ def send(vm: Machine, frame: Frame, inst: Instruction) -> int | None:
     else:
         item, result = vm.item_or_return(lambda: vm.call_method(inner, "send", value))
     if item is None:
-        target = frame.code.targets[inst.arg]
-        if frame.code.instructions[target].op == "END_SEND":
-            frame.stack.append(result)  # which takes the iterator away
-        else:
-            frame.stack[-1] = result
-        return target
+        frame.stack[-1] = result
+        return frame.code.targets[inst.arg]
     frame.stack.append(item)
     return None
-
-
-@op("END_SEND", "iterator value -- value")
-def end_send(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, value: Value) -> Value:
-    return value
-
-
-@op("CLEANUP_THROW", "iterator sent exc -- none value")
-def cleanup_throw(vm: Machine, frame: Frame, inst: Instruction, iterator: Value, sent: Value, exc: Value) -> Any:
-    """Push what a throw into the iterator of a `yield from` returned; an exception of its own goes on."""
-    if not issubclass(exc.pytype, StopIteration):
-        raise Raised(vm.as_object(exc))
-    return NONE, c_fields.read(vm, exc, StopIteration, "value")

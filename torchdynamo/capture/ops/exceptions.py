@@ -111,12 +111,7 @@ def eg_match(vm: Machine, frame: Frame, inst: Instruction, exc: Value, classes: 
 
 @op("INTRINSIC", "*given -- y", pops=lambda name: 2 if name == "PREP_RERAISE_STAR" else 1)
 def intrinsic(vm: Machine, frame: Frame, inst: Instruction, x: Value, *rest: Value) -> Value:
-    """Execute an intrinsic of exceptions: regroup those of an `except*`, or pass on the end of a generator.
-
-    On newer Pythons generators end with one that would convert a StopIteration, which `resume` does.
-    """
-    if inst.arg == "PREP_RERAISE_STAR":
-        return exception_groups.left_over(vm, x, *rest)
-    if inst.arg != "STOPITERATION_ERROR":
+    """Execute an intrinsic: regroup the exceptions of an `except*`."""
+    if inst.arg != "PREP_RERAISE_STAR":
         raise Break("unsupported instruction", name=inst.arg)
-    return x
+    return exception_groups.left_over(vm, x, *rest)

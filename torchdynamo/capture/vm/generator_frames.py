@@ -86,10 +86,7 @@ def throw_inside(vm: Machine, frame: Frame, thrown: Raised) -> Value | None:
         frame.pc += 1
         return item
     frame.pc = frame.code.targets[send.arg]
-    if frame.code.instructions[frame.pc].op == "END_SEND":
-        frame.stack.append(result)
-    else:
-        frame.stack[-1] = result
+    frame.stack[-1] = result
     return None
 
 
