@@ -5,15 +5,18 @@
     python benchmarks/distributed.py --ranks 4 --rows "1b ddp-5" --csv distributed.csv
 
 GPT-2 (124M parameters, tied embeddings) and a model of 1B without tied embeddings, in bfloat16, each rank with a batch
-of 8 x 1024: on one GPU alone (`alone`: each rank steps, nobody communicates), under DDP with buckets of 5 and 25 MB,
-under FSDP2 by blocks, and with tensor parallelism over pairs, FSDP2 over the rest. One process for each rank measures
-row after row; rows are printed as they come, the most important ones first, until the seconds are used up. A row in
-which a rank fails or waits too long is given up, and the others go on in new processes.
+of 8 x 1024: on one GPU alone (`alone`: each rank steps, nobody communicates), under DDP with buckets of 5 and 25 MB
+(`views`: gradients are views of buckets), under FSDP2 by blocks (`kept`: parameters stay gathered until the backward),
+and with tensor parallelism over pairs, FSDP2 over the rest. Each front end has processes of its own, one for each rank.
+All of them prepare a row (or two, `--together`) side by side; then they are measured in turns, by themselves. Rows are
+printed as they come, until the seconds are used up. A row in which a rank fails or waits too long is given up, and the
+others go on in new processes.
 
-`ms` is the median step, `first_s` the first one, `ten_s` the first ten together (torchdynamo's first step under DDP is
-eager: PyTorch makes buckets in its order). `hidden` is the share of NCCL's time in which other kernels run, `peak_mib`
-the most memory that the allocator of any rank has given out, `compiles` the graphs of each rank, `apart` the largest
-difference in loss from eager in the first ten steps, on any rank.
+`ms` is the median step, of groups of five that the host does not wait between, `first_s` the first one, `ten_s` the
+first ten together (torchdynamo's first step under DDP is eager: PyTorch makes buckets in its order). They are long, as
+others compile meanwhile, and shorter in later rows, as a front end keeps its kernels. `hidden` is the share of NCCL's
+time in which other kernels run, `peak_mib` the most memory that the allocator of any rank has given out, `compiles` the
+graphs of each rank, `apart` the largest difference in loss from eager in the first ten steps, on any rank.
 """
 
 from __future__ import annotations
@@ -44,10 +47,10 @@ from training_models import GPT2
 FRONTENDS = ("eager", "torch.compile", "torchdynamo")
 COLUMNS = ("model", "way", "frontend", "ms", "ratio", "alone", "first_s", "ten_s", "hidden", "peak_mib", "compiles")
 COLUMNS = (*COLUMNS, "apart", "failure")
-MIB, STEPS, PROFILED = 2**20, 10, 2
+MIB, STEPS, GROUP, PROFILED = 2**20, 10, 5, 2
 ROWS = (
-    *("1b alone", "1b ddp-5", "gpt2 alone", "gpt2 ddp-25", "1b fsdp2", "gpt2 ddp-5", "1b ddp-25", "gpt2 fsdp2"),
-    *("1b tp", "gpt2 tp"),
+    *("1b alone", "gpt2 alone", "1b ddp-5", "gpt2 ddp-25", "1b fsdp2", "gpt2 fsdp2", "1b ddp-5-views", "gpt2 ddp-5"),
+    *("1b tp", "gpt2 tp", "1b fsdp2-kept", "1b ddp-25"),
 )
 
 
@@ -68,14 +71,37 @@ TINY = {"gpt2": Sizes(128, 64, 4, 2, 32, 2, tied=True), "1b": Sizes(128, 128, 4,
 
 
 # -- models and how they are spread -----------------------------------------------------------------------------------
-class WithLoss(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
+class Start(nn.Module):
+    def __init__(self, model: GPT2) -> None:
         super().__init__()
-        self.model = model
+        self.tokens, self.places = model.tokens, model.places
+
+    def forward(self, ids):
+        return self.tokens(ids) + self.places(torch.arange(ids.shape[1], device=ids.device))
+
+
+class End(nn.Module):
+    def __init__(self, model: GPT2) -> None:
+        super().__init__()
+        self.norm, self.head = model.norm, model.head
+
+    def forward(self, x, following):
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), following.reshape(-1))
+
+
+class WithLoss(nn.Module):
+    """A model as a row of modules, which can be sharded and compiled one by one."""
+
+    def __init__(self, model: GPT2) -> None:
+        super().__init__()
+        self.start, self.blocks, self.end = Start(model), model.blocks, End(model)
 
     def forward(self, ids, following):
-        logits = self.model(ids)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), following.reshape(-1))
+        x = self.start(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.end(x, following)
 
 
 def made(sizes: Sizes, device: torch.device) -> WithLoss:
@@ -84,33 +110,31 @@ def made(sizes: Sizes, device: torch.device) -> WithLoss:
         model = GPT2(False, sizes.vocabulary, sizes.length, sizes.width, sizes.heads, sizes.layers)
         if not sizes.tied:
             model.head.weight = nn.Parameter(torch.empty(sizes.vocabulary, sizes.width).normal_(std=0.02))
+    for block in model.blocks:
+        block.attention.past = None  # which its attention does not need, and DDP would broadcast
     return WithLoss(model.to(torch.bfloat16))
 
 
-def by_blocks(whole: WithLoss, compiled: Callable[[Any], Any]) -> None:
-    """Compile what blocks do; the hooks around them stay out of it."""
-    for block in whole.model.blocks:
-        block.forward = compiled(block.forward)
-
-
-def spread(whole: WithLoss, way: str, compiled: Callable[[Any], Any], device: torch.device) -> nn.Module:
+def spread(whole: WithLoss, sizes: Sizes, way: str, compiled: Callable[[Any], Any], device: torch.device) -> nn.Module:
     """Make a model one of several ranks', and compile it."""
     if way == "alone":
         return compiled(whole)
     if way.startswith("ddp-"):
         where = [device.index] if device.type == "cuda" else None
-        return compiled(DistributedDataParallel(whole, device_ids=where, bucket_cap_mb=int(way[4:])))
+        how = {"bucket_cap_mb": int(way.split("-")[1]), "gradient_as_bucket_view": way.endswith("views")}
+        return compiled(DistributedDataParallel(whole, device_ids=where, **how))
     from torch.distributed.fsdp import fully_shard
 
-    by_blocks(whole, compiled)
-    mesh = None
-    if way == "tp":
-        mesh = paired(whole, device)
-        if mesh is None:
-            return whole
-    for block in whole.model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(whole, mesh=mesh)
+    mesh = paired(whole, device) if way == "tp" else None
+    units = (whole.start, *whole.blocks, whole.end)
+    for unit in units:  # the hooks around them stay outside
+        unit.forward = compiled(unit.forward)
+    if way == "tp" and mesh is None:
+        return whole
+    kept = {"reshard_after_forward": False} if way.endswith("kept") else {}
+    for unit in units[1:-1] if sizes.tied else units:  # what start and end share is gathered with the whole
+        fully_shard(unit, mesh=mesh, **kept)
+    fully_shard(whole, mesh=mesh, **kept)
     return whole
 
 
@@ -122,7 +146,7 @@ def paired(whole: WithLoss, device: torch.device) -> Any:
     mesh = init_device_mesh(device.type, (dist.get_world_size() // 2, 2), mesh_dim_names=("rest", "pair"))
     plan = {"attention.qkv": ColwiseParallel(), "attention.out": RowwiseParallel()}
     plan.update(up=ColwiseParallel(), down=RowwiseParallel())
-    for block in whole.model.blocks:
+    for block in whole.blocks:
         block.attention.heads //= 2
         parallelize_module(block, mesh["pair"], plan)
     return mesh["rest"] if dist.get_world_size() > 2 else None
@@ -176,18 +200,15 @@ def forget(name: str) -> None:
 
 
 # -- measuring, in each rank ------------------------------------------------------------------------------------------
-def hidden_share(step: Callable[[], object], folder: str) -> float | None:
-    """Return in what part of the time of NCCL's kernels other kernels run as well."""
-    trace = os.path.join(folder, f"trace{dist.get_rank()}.json")
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
+def hidden_share(step: Callable[[], object], trace: str) -> float | None:
+    """Return in what part of the time of NCCL's kernels other kernels run as well. trace: a file, for the profile."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(PROFILED):
             step()
         torch.cuda.synchronize()
     profile.export_chrome_trace(trace)
     with open(trace) as file:
         events = json.load(file)["traceEvents"]
-    os.remove(trace)
     kernels = [each for each in events if each.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     spans = [("nccl" in each["name"].lower(), each["ts"], each["ts"] + each["dur"]) for each in kernels]
     sent, rest = (merged([span[1:] for span in spans if span[0] is kind]) for kind in (True, False))
@@ -219,85 +240,114 @@ def overlap(some: list[tuple[float, float]], others: list[tuple[float, float]]) 
     return total
 
 
-def measure(row: str, frontend: str, options: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Train for some steps; return what this rank has seen."""
-    model, way = row.split()
-    sizes = (TINY if options.tiny else SIZES)[model]
-    on_gpu = options.device == "cuda"
-    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-    wait = torch.cuda.synchronize if on_gpu else lambda: None
-    trained = spread(made(sizes, device), way, frontend_of(frontend, options.backend), device)
-    optimizer = torch.optim.AdamW(by_mesh(trained), lr=3e-4, fused=True)
-    ours = dist.get_rank() // 2 if way == "tp" else dist.get_rank()  # a pair has one batch
-    generator = torch.Generator().manual_seed(ours)
-    shape = (4, sizes.batch, sizes.length + 1)
-    batches = torch.randint(0, sizes.vocabulary, shape, generator=generator).to(device)
+class Training:
+    """A row in one rank: a model that has trained for some steps, and can be measured."""
 
-    def step(number: int = 0) -> torch.Tensor:
-        ids = batches[number % len(batches)]
-        optimizer.zero_grad(set_to_none=True)
-        loss = trained(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
+    def __init__(self, row: str, frontend: str, options: argparse.Namespace) -> None:
+        model, self.way = row.split()
+        self.row, self.frontend, self.options = row, frontend, options
+        sizes = (TINY if options.tiny else SIZES)[model]
+        self.on_gpu = options.device == "cuda"
+        device = torch.device("cuda", torch.cuda.current_device()) if self.on_gpu else torch.device("cpu")
+        trained = spread(made(sizes, device), sizes, self.way, frontend_of(frontend, options.backend), device)
+        optimizer = torch.optim.AdamW(by_mesh(trained), lr=3e-4, fused=True)
+        ours = dist.get_rank() // 2 if self.way == "tp" else dist.get_rank()  # a pair has one batch
+        generator = torch.Generator().manual_seed(ours)
+        shape = (4, sizes.batch, sizes.length + 1)
+        batches = torch.randint(0, sizes.vocabulary, shape, generator=generator).to(device)
 
-    losses, times = [], []
-    for number in range(STEPS + options.steps):
-        if on_gpu and number == STEPS:
+        def step(number: int = 0) -> torch.Tensor:
+            ids = batches[number % len(batches)]
+            optimizer.zero_grad(set_to_none=True)
+            loss = trained(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        self.step = step
+        self.times: list[float] = []
+
+    def wait(self) -> None:
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def prepare(self) -> dict[str, Any]:
+        """Train for ten steps; return how long they took, and their losses."""
+        losses, times = [], []
+        for number in range(STEPS):
+            started = time.perf_counter()
+            losses.append(self.step(number).item())
+            self.wait()
+            times.append(time.perf_counter() - started)
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+        return {"first_s": times[0], "ten_s": sum(times), "losses": losses}
+
+    def measure(self) -> dict[str, Any]:
+        """Train for some more steps; return the median of all that were timed so far."""
+        if self.on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        started = time.perf_counter()
-        loss = step(number)
-        wait()
-        times.append(time.perf_counter() - started)
-        if number < STEPS:
-            losses.append(loss.item())
-    peak = (
-        torch.cuda.max_memory_allocated() / MIB if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    )
-    shared = on_gpu and way != "alone" and dist.get_world_size() > 1
-    return {
-        "ms": statistics.median(times[STEPS:]) * 1000,
-        "first_s": times[0],
-        "ten_s": sum(times[:STEPS]),
-        "hidden": hidden_share(step, folder) if shared else None,
-        "peak_mib": peak,
-        "compiles": compiles_of(frontend),
-        "losses": losses,
-    }
+        self.step()
+        self.wait()
+        dist.barrier()
+        for _ in range(self.options.groups):
+            started = time.perf_counter()
+            for _ in range(GROUP):
+                self.step()
+            self.wait()
+            self.times.append((time.perf_counter() - started) / GROUP)
+        if self.on_gpu:
+            peak = torch.cuda.max_memory_allocated() / MIB
+        else:
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        compiles = compiles_of(self.frontend)
+        return {"ms": statistics.median(self.times) * 1000, "peak_mib": peak, "compiles": compiles}
+
+    def profile(self, folder: str) -> dict[str, Any]:
+        """Return what a profiler sees of some more steps. folder: for its trace."""
+        name = f"{self.row} {self.frontend} {dist.get_rank()}.json".replace(" ", "_")
+        return {"hidden": hidden_share(self.step, os.path.join(folder, name)) if self.on_gpu else None}
 
 
-def work(rank: int, jobs: list[tuple[str, str]], options: argparse.Namespace, folder: str) -> None:
-    """Be one rank: measure one job after the other. Rank 0 says on its standard output what it begins and finds."""
+def work(rank: int, frontend: str, options: argparse.Namespace, folder: str) -> None:
+    """Be one rank of a front end. Rank 0 is told on its standard input what to do, and says what all have found."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what others print does not get between
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(options.ranks), LOCAL_RANK=str(rank))
-    patience = timedelta(seconds=options.patience)
-    kind = "nccl" if options.device == "cuda" else "gloo"
     here: dict[str, Any] = {}
     if options.device == "cuda":
         torch.cuda.set_device(rank)
         here["device_id"] = torch.device("cuda", rank)
     torch.set_num_threads(options.threads)
-    where = f"file://{folder}/store"
+    kind = "nccl" if options.device == "cuda" else "gloo"
+    where, patience = f"file://{folder}/store", timedelta(seconds=options.patience)
     dist.init_process_group(kind, rank=rank, world_size=options.ranks, init_method=where, timeout=patience, **here)
-    talk = dist.new_group(backend="gloo", timeout=patience)
-    for row, frontend in jobs:
-        more = [time.time() < options.until]
-        dist.broadcast_object_list(more, 0, group=talk)
-        if not more[0]:
-            break
-        if rank == 0:
-            print(json.dumps({"begins": [row, frontend]}), flush=True)
-        caches = os.path.join(folder, f"{row} {frontend}".replace(" ", "-"))
-        os.environ.update(TORCHINDUCTOR_CACHE_DIR=caches, TRITON_CACHE_DIR=os.path.join(caches, "triton"))
+    talk = dist.new_group(backend="gloo", timeout=timedelta(hours=1))
+    training: Training | None = None
+    while True:
+        told: list[Any] = [json.loads(sys.stdin.readline() or '["end", ""]') if rank == 0 else None]
+        dist.broadcast_object_list(told, 0, group=talk)
+        what, row = told[0]
+        found: dict[str, Any] = {}
         try:
-            found = measure(row, frontend, options, folder)
+            if what == "prepare":
+                training = Training(row, frontend, options)
+                found = training.prepare()
+            elif what == "measure" and training is not None:
+                found = training.measure()
+            elif what == "profile" and training is not None:
+                found = training.profile(options.traces or folder)
+            else:
+                training = None
+                forget(frontend)
         except Exception as error:
             found = {"failure": f"rank {rank}: {type(error).__name__}: {error}".strip()[:600]}
         each: list[Any] = [None] * options.ranks
         dist.all_gather_object(each, found, group=talk)
         if rank == 0:
-            print(json.dumps({"found": [row, frontend, each]}), flush=True)
-        forget(frontend)
-    dist.barrier(group=talk)
+            print(json.dumps({"found": each}), file=answers, flush=True)
+        if what == "end":
+            break
     dist.destroy_process_group()
 
 
@@ -312,11 +362,11 @@ class Table:
         print(self.line({name: name for name in COLUMNS}), flush=True)
 
     def line(self, row: dict[str, Any]) -> str:
-        wide = {"frontend": 14, "failure": 0, "compiles": 16}
+        wide = {"way": 13, "frontend": 14, "compiles": 16}
         return "".join(f"{row[name]!s:>{wide.get(name, 10)}}" for name in COLUMNS[:-1]) + f"  {row['failure']}"
 
     def add(self, job: tuple[str, str], each: list[dict[str, Any]]) -> None:
-        """Add what the ranks have found in a job. An empty list: nothing."""
+        """Add what the ranks have found in a row of a front end. An empty list: nothing."""
         row, frontend = job
         model, way = row.split()
         cells: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {"model": model, "way": way, "frontend": frontend}
@@ -335,7 +385,7 @@ class Table:
 
     def fill(self, cells: dict[str, Any], job: tuple[str, str], each: list[dict[str, Any]]) -> None:
         row, frontend = job
-        model = row.split()[0]
+        model, way = row.split()
         ms = max(found["ms"] for found in each)
         self.known[job] = {"ms": ms, "losses": [found["losses"] for found in each]}
         eager, alone = self.known.get((row, "eager")), self.known.get((f"{model} alone", frontend))
@@ -345,10 +395,9 @@ class Table:
         cells["peak_mib"] = f"{max(found['peak_mib'] for found in each):.0f}"
         counts = [found["compiles"] for found in each]
         cells["compiles"] = f"{counts[0]} each" if len(set(counts)) == 1 else " ".join(map(str, counts))
-        if each[0]["hidden"] is not None:
-            cells["hidden"] = (
-                f"{statistics.median(found['hidden'] for found in each if found['hidden'] is not None):.0%}"
-            )
+        shares = [found["hidden"] for found in each if found["hidden"] is not None]
+        if shares and way != "alone":
+            cells["hidden"] = f"{statistics.median(shares):.0%}"
         if alone:
             cells["alone"] = f"{ms / alone['ms']:.3f}"
         if eager:
@@ -357,67 +406,107 @@ class Table:
             cells["apart"] = f"{max(abs(a - b) for one, other in both for a, b in zip(one, other, strict=True)):.2e}"
 
 
-def run(jobs: list[tuple[str, str]], options: argparse.Namespace, table: Table) -> list[tuple[str, str]]:
-    """Start all ranks on these jobs; return those that are left if one has failed, without that one."""
-    with tempfile.TemporaryDirectory() as folder:
-        threads = str(max(1, (os.cpu_count() or 1) // options.ranks))
+class World:
+    """The processes of one front end, one for each rank."""
+
+    def __init__(self, frontend: str, options: argparse.Namespace, kernels: str) -> None:
+        """Start them. kernels: a folder in which the front end keeps what it has compiled."""
+        self.frontend, self.options = frontend, options
+        self.folder = tempfile.TemporaryDirectory()
+        worlds = len(options.frontends) * options.together
+        threads = str(max(1, (os.cpu_count() or 1) // (options.ranks * worlds)))
         environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        command = [sys.executable, os.path.abspath(__file__), "--work"]
-        given = {"jobs": jobs, "options": vars(options), "folder": folder}
-        ranks = [
+        environment["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(kernels, frontend)
+        environment["TRITON_CACHE_DIR"] = os.path.join(kernels, frontend, "triton")
+        given = {"frontend": frontend, "options": vars(options), "folder": self.folder.name}
+        self.ranks = [
             subprocess.Popen(
-                [*command, json.dumps({**given, "rank": rank})],
+                [sys.executable, os.path.abspath(__file__), "--work", json.dumps({**given, "rank": rank})],
                 env=environment,
+                stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
                 text=True,
             )
             for rank in range(options.ranks)
         ]
+        self.alive = True
+
+    def tell(self, what: str, row: str) -> None:
         try:
-            return follow(ranks, list(jobs), options, table)
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
+            self.ranks[0].stdin.write(json.dumps([what, row]) + "\n")  # type: ignore[union-attr]
+            self.ranks[0].stdin.flush()  # type: ignore[union-attr]
+        except OSError:
+            self.alive = False
 
-
-def follow(
-    ranks: list[subprocess.Popen[str]], left: list[tuple[str, str]], options: argparse.Namespace, table: Table
-) -> list[tuple[str, str]]:
-    """Read what rank 0 says until it has ended; return the jobs that are left after one that failed."""
-    output = ranks[0].stdout
-    begun: tuple[str, str] | None = None
-    assert output is not None
-    while select.select([output], [], [], options.patience)[0]:
-        said = output.readline()
-        if not said:
-            break
-        if not said.startswith("{"):
-            continue
-        told = json.loads(said)
-        if "begins" in told:
-            begun = tuple(told["begins"])
+    def found(self) -> list[dict[str, Any]]:
+        """Return what each rank has found; end all and return an empty list if they do not say so in time."""
+        output: Any = self.ranks[0].stdout
+        if self.alive and select.select([output], [], [], self.options.patience)[0]:
+            said = output.readline()
+            each: list[dict[str, Any]] = json.loads(said)["found"] if said else []
+            if said and not any("failure" in found for found in each):
+                return each
         else:
-            row, frontend, each = told["found"]
-            table.add((row, frontend), each)
-            left.remove((row, frontend))
-            begun = None
-    if begun is None:
-        return []
-    table.add(begun, [])
-    left.remove(begun)
-    return left
+            each = []
+        self.end()
+        return each
+
+    def end(self) -> None:
+        self.alive = False
+        for rank in self.ranks[::-1]:  # rank 0 serves the others
+            rank.kill()
+        for rank in self.ranks:
+            rank.wait()
+        self.folder.cleanup()
+
+
+class Worlds:
+    """The processes of all front ends, for as many rows as are prepared together."""
+
+    def __init__(self, options: argparse.Namespace, kernels: str) -> None:
+        self.options, self.kernels = options, kernels
+        self.known: dict[tuple[int, str], World] = {}
+
+    def of(self, place: int, frontend: str) -> World:
+        found = self.known.get((place, frontend))
+        if found is None or not found.alive:
+            found = self.known[place, frontend] = World(frontend, self.options, self.kernels)
+        return found
+
+    def run(self, rows: list[str], table: Table) -> None:
+        """Prepare some rows, all front ends side by side, and measure them in turns."""
+        jobs = [(row, self.of(place, name)) for place, row in enumerate(rows) for name in self.options.frontends]
+        seen: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+        def ask(what: str, some: list[tuple[str, World]]) -> None:
+            for row, world in some:
+                world.tell(what, row)
+            for row, world in some:
+                key = (row, world.frontend)
+                found = world.found()
+                seen[key] = [{**a, **b} for a, b in zip(seen.get(key, found), found, strict=False)]
+
+        ask("prepare", jobs)
+        for row in rows:
+            mine = [job for job in jobs if job[0] == row]
+            for what in (*["measure"] * self.options.rounds, "profile"):
+                for job in mine:
+                    if job[1].alive:
+                        ask(what, [job])
+            for _, world in mine:
+                table.add((row, world.frontend), seen[row, world.frontend])
+        ask("forget", [job for job in jobs if job[1].alive])
+
+    def end(self) -> None:
+        for world in self.known.values():
+            if world.alive:
+                world.end()
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
         given = json.loads(sys.argv[2])
-        work(
-            given["rank"],
-            [tuple(each) for each in given["jobs"]],
-            argparse.Namespace(**given["options"]),
-            given["folder"],
-        )
+        work(given["rank"], given["frontend"], argparse.Namespace(**given["options"]), given["folder"])
         return
     os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -426,18 +515,26 @@ def main() -> None:
     parser.add_argument("--frontends", nargs="+", choices=FRONTENDS, default=list(FRONTENDS))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--backend", default="inductor")
-    parser.add_argument("--steps", type=int, default=20, help="steps that are timed, after ten others")
+    parser.add_argument("--together", type=int, default=1, help="rows that are prepared side by side")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all front ends, for each row")
+    parser.add_argument("--groups", type=int, default=2, help="groups of five steps that are timed, in each round")
     parser.add_argument("--seconds", type=float, default=460, help="begin no row after so many")
     parser.add_argument("--patience", type=float, default=150, help="seconds after which a row is given up")
     parser.add_argument("--threads", type=int, default=1, help="threads of each rank's operators on a CPU")
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
     parser.add_argument("--csv", help="write the table here too")
+    parser.add_argument("--traces", help="keep the profiles of all ranks in this folder")
     options = parser.parse_args()
-    options.until = time.time() + options.seconds
+    until = time.time() + options.seconds
     table = Table(options.csv)
-    left = [(row, frontend) for row in options.rows for frontend in options.frontends]
-    while left and time.time() < options.until:
-        left = run(left, options, table)
+    with tempfile.TemporaryDirectory() as kernels:
+        worlds = Worlds(options, kernels)
+        try:
+            for at in range(0, len(options.rows), options.together):
+                if time.time() < until:
+                    worlds.run(options.rows[at : at + options.together], table)
+        finally:
+            worlds.end()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ wanted. What one part computes for later ones goes between them directly.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -106,11 +108,11 @@ def parts_of(compiled: Any) -> CutBackward | None:
 def cutting(compile_one: Callable[..., Any], order: Order, most: int = MOST_PARTS) -> Callable[..., Any]:
     """Wrap a compiler of backward graphs, of AOTAutograd or Inductor's, so that it compiles them in parts.
 
-    A part costs the host some time, and fusion: on an accelerator, each has enough work to pay for that. most: parts.
+    A part costs the host some time, and fusion: on an accelerator, most have enough work to pay for that. most: parts.
     """
 
     def compile_in_parts(gm: torch.fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Any:
-        after = places(gm.graph, order, most) if settings.get("is_backward", True) else []
+        after = places(gm, order, most) if settings.get("is_backward", True) else []
         if not after:
             return compile_one(gm, inputs, **settings)
         return compiled_parts(gm, inputs, after, compile_one, settings)
@@ -118,51 +120,84 @@ def cutting(compile_one: Callable[..., Any], order: Order, most: int = MOST_PART
     return compile_in_parts if order and most > 1 else compile_one
 
 
-def places(graph: torch.fx.Graph, order: Order, most: int) -> list[Node]:
+def places(gm: torch.fx.GraphModule, order: Order, most: int) -> list[Node]:
     """Return the nodes after which a backward is cut; none if its results are not just the gradients of all inputs."""
-    outputs = graph.output_node().args[0]
-    if len(outputs) != len(order):  # type: ignore[arg-type]
+    outputs: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
+    if len(outputs) != len(order):
         return []
-    at = {node: number for number, node in enumerate(computed(graph))}
+    at = {node: number for number, node in enumerate(computed(gm.graph))}
     ready: dict[int, int] = {}  # when wanted -> where the last of these gradients is computed
     sizes: dict[int, int] = {}
-    for output, wanted in zip(outputs, order, strict=True):  # type: ignore[arg-type]
+    for output, wanted in zip(outputs, order, strict=True):
         if wanted is not None and isinstance(output, Node):
             ready[wanted] = max(ready.get(wanted, -1), at.get(output, -1))
             sizes[wanted] = sizes.get(wanted, 0) + size_of(output.meta["val"])
-    ends: list[int] = []
-    nodes, work = list(at), work_until(at)
-    whole, last, held = sum(sizes.values()), -1, 0
+    held: dict[int, int] = {}  # after which node -> how many bytes of gradients can be handed over by then
+    last, size = -1, 0
     for wanted in sorted(ready):
-        last, held = max(last, ready[wanted]), held + sizes[wanted]
-        if not 0 <= last < len(at) - 1 or last <= (ends or [-1])[-1] or held * most < whole:
-            continue
-        done = work[ends[-1]] if work is not None and ends else 0.0
-        if work is None or min(work[last] - done, work[-1] - work[last]) >= LEAST_WORK:
-            ends.append(last)
-            held = 0
+        last, size = max(last, ready[wanted]), size + sizes[wanted]
+        held[last] = size
+    possible = [end for end in held if 0 <= end < len(at) - 1]
+    work = work_until(gm)
+    ends = by_bytes(possible, held, size, most) if work is None else by_work(possible, work, most)
+    nodes = list(at)
     return [nodes[end] for end in ends]
 
 
-def work_until(nodes: Iterable[Node]) -> list[float] | None:
+def by_bytes(possible: Sequence[int], held: dict[int, int], whole: int, most: int) -> list[int]:
+    """Return where parts end that hand over about the same number of bytes each."""
+    ends: list[int] = []
+    for end in possible:
+        if (held[end] - (held[ends[-1]] if ends else 0)) * most >= whole:
+            ends.append(end)
+    return ends
+
+
+def by_work(possible: Sequence[int], work: Sequence[float], most: int) -> list[int]:
+    """Return where parts end that are long on an accelerator, and shorter and shorter at the end of the backward.
+
+    What the last parts finish is communicated when there is little left to compute. The last one begins when all is
+    handed over but what is wanted last. A backward too short for two parts stays whole.
+    """
+    final = possible[-1] if possible else 0
+    if not possible or most < 2 or work[final] < 2 * LEAST_WORK:
+        return []
+    long, short = max(LEAST_WORK, 2 * work[final] / most), LEAST_WORK / 8
+    ends: list[int] = []
+    for end in possible:
+        done = work[ends[-1]] if ends else 0.0
+        enough = max(min(long, (work[final] - done) / 2), short)
+        fits = len(ends) < most - 2 and work[final] - work[end] >= short
+        if end == final or (fits and work[end] - done >= enough):
+            ends.append(end)
+    return ends
+
+
+def work_until(gm: torch.fx.GraphModule) -> list[float] | None:
     """Return how many floating-point operations products have taken by each node; None on a CPU.
 
     Attention and products of symbolic sizes are not counted.
     """
+    nodes = computed(gm.graph)
     values = [node.meta.get("val") for node in nodes]
-    if not any(isinstance(each, torch.Tensor) and each.device.type != "cpu" for each in values):
+    flat = [each for value in values for each in (value if isinstance(value, (list, tuple)) else [value])]
+    if not any(isinstance(each, torch.Tensor) and each.device.type != "cpu" for each in flat):
         return None
+    return list(itertools.accumulate(operations_of(gm, node) for node in nodes))
+
+
+def operations_of(gm: torch.fx.GraphModule, node: Node) -> float:
+    """Return how many operations of products a node takes, those of bodies that it calls included."""
     from torch.utils.flop_counter import flop_registry
 
-    done, found = 0.0, []
-    for node, value in zip(nodes, values, strict=True):
-        packet = getattr(node.target, "overloadpacket", None)
-        if packet in COUNTED:
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
-            operations = flop_registry[packet](*args, **kwargs, out_val=value)
-            done += operations if isinstance(operations, (int, float)) else 0
-        found.append(done)
-    return found
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet in COUNTED and all("val" in each.meta for each in (node, *node.all_input_nodes)):
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+        found = flop_registry[packet](*args, **kwargs, out_val=node.meta["val"])
+        return found if isinstance(found, (int, float)) else 0
+    held = [operator.attrgetter(str(each.target))(gm) for each in node.all_input_nodes if each.op == "get_attr"]
+    bodies = [each for each in held if isinstance(each, torch.fx.GraphModule)]
+    return sum(operations_of(body, inner) for body in bodies for inner in computed(body.graph))
 
 
 def computed(graph: torch.fx.Graph) -> list[Node]:
