@@ -6,7 +6,8 @@
 #   make long      the tests that take half a minute or more: leaks, processes of their own, interrupts
 #   make stored    tests of captures and training twice over one store of captures (STORE: a folder, emptied first)
 #   make browser   install playwright, and test the page of a report in the chromium of the distribution
-#   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them
+#   make backends  install the runtimes of other projects (ONNX Runtime, OpenVINO, TVM) and test the backends that use them, and
+#                  exports to ONNX
 #   make ray       install Ray beside the environment, and run the examples on it (examples/ray) and the tuner's builds
 #   make format    let ruff rewrite the files    make golden  accept what captures look like now
 #   make bench     cost per call and of the first call, against torch.compile
@@ -127,7 +128,7 @@ $(VENV)/.backends: requirements-backends.txt $(VENV)/.built
 	touch $@
 
 backends: $(VENV)/.backends
-	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py tests/tuning
+	$(BIN)/python -m pytest $(PYTEST_ARGS) tests/backends/ensemble/test_foreign_*.py tests/tuning tests/exporting/test_exporting_onnx.py
 
 # An environment of its own, on top of VENV: what Ray brings along is large.
 $(RAY_VENV)/.ready: requirements-ray.txt $(VENV)/.built
