@@ -29,8 +29,8 @@ from torchdynamo.core.source import Source
 from torchdynamo.graph import shape_env, torch_compat
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.deopt_safety import stages
+from torchdynamo.graph.host_nodes import has_host_nodes
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
-from torchdynamo.graph.numpy_nodes import has_numpy
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.graph.wrappers import is_wrapper
 from torchdynamo.guards.aliases import written_apart
@@ -103,7 +103,7 @@ def compile_captured(
     plain = written_apart(vm, gm) and not (closed or layered or effects.as_captured)
     backend = backend if plain else decline_graph
     compile_with = functools.partial(compile_graph, name=shown, fullgraph=compiler.fullgraph)
-    if plain and has_numpy(gm):
+    if plain and has_host_nodes(gm):
         backend = between_arrays(backend, compile_with, parts)
     compile_part = functools.partial(compile_with, backend=backend)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)

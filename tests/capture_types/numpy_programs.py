@@ -212,12 +212,12 @@ def scalar_used(x):
     return x * x.numpy().mean(), x / np.max(x.numpy()), x + np.float32(2) * x.numpy().sum()
 
 
-@program(whole=False)
+@program()
 def number(x):
     return x * float(x.numpy().mean())
 
 
-@program(whole=False)
+@program()
 def item(x):
     return x * x.numpy().max().item()
 
@@ -500,7 +500,7 @@ def detached(x):
     return (x / torch.from_numpy(scale)).sum()
 
 
-@program(whole=False)
+@program()
 def drawn(x):
     return x + torch.from_numpy(np.random.rand(3, 4)), np.random.randint(9)
 

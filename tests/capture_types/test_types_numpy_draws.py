@@ -113,6 +113,53 @@ def test_in_pieces(program: Any) -> None:
     assert runs(torchdynamo.compile(program, backend="eager")) == runs(program)
 
 
+@pytest.mark.parametrize("program", [arrays, masked, of_a_drawn_seed], ids=lambda program: program.__name__)
+def test_a_backend_gets_what_lies_between(program: Any) -> None:
+    given: list[int] = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        given.extend(len(str(node.target)) for node in gm.graph.nodes if node.op.startswith("call"))
+        assert all(isinstance(each, Tensor) for each in example_inputs)
+        return gm.forward
+
+    assert runs(torchdynamo.compile(program, backend=backend, fullgraph=True)) == runs(program)
+    assert given
+
+
+def test_sizes_that_vary_end_the_graph_before_a_draw() -> None:
+    graphs: list[Any] = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    def program(x: Tensor, y: Tensor) -> Any:
+        first = np.random.rand()
+        return x.sin() * first + y.sum() * y.shape[0]
+
+    compiled = torchdynamo.compile(program, backend=backend, dynamic=True)
+    for size in (3, 4, 5):
+        np.random.seed(size)
+        wanted = program(torch.ones(2), torch.ones(size))
+        np.random.seed(size)
+        assert torch.equal(compiled(torch.ones(2), torch.ones(size)), wanted)
+    assert graphs
+
+
+def test_gradients_pass_what_runs_as_it_is() -> None:
+    def program(x: Tensor) -> Tensor:
+        noise = torch.from_numpy(np.random.rand(2, 8)).float()
+        return (x.sin() * np.random.randint(1, 9) * noise).cos() + x
+
+    grads = []
+    for run in (program, torchdynamo.compile(program, backend="aot_eager", fullgraph=True)):
+        np.random.seed(0)
+        x = torch.full((2, 8), 0.3, requires_grad=True)
+        run(x).sum().backward()
+        grads.append(x.grad)
+    assert torch.equal(*grads)  # type: ignore[misc]
+
+
 def test_a_check_that_fails_draws_as_eager() -> None:
     given = (1, -1, 1, -1)
     assert runs(torchdynamo.compile(checked, backend="eager", fullgraph=True), given) == runs(checked, given)

@@ -1,6 +1,6 @@
-"""Split graphs that run NumPy: a backend gets what is torch's between, and NumPy's nodes run as they are.
+"""Split graphs that run NumPy, or make generators: a backend gets what is torch's between, and the rest runs as it is.
 
-What an array holds never has a gradient, so each piece of torch's can have its own backward.
+Each piece of torch's has its own backward.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch.fx
 
 from torchdynamo.backends.registry import Backend
 from torchdynamo.backends.split_backward import SplitGraph
+from torchdynamo.graph.host_nodes import may_cross, runs_as_it_is
 from torchdynamo.graph.mutation import changes_modes
-from torchdynamo.graph.numpy_nodes import has_numpy, runs_numpy
 from torchdynamo.graph.passes.stages import GETTERS, can_be_cut, cut
 from torchdynamo.graph.torch_compat import MODE_CHANGES
 
@@ -24,7 +24,7 @@ CompilePart = Callable[..., Callable[..., Any]]
 
 
 def between_arrays(backend: Backend, compile_part: CompilePart, codes: list[CodeType]) -> Backend:
-    """Return a backend for graphs that run NumPy, which has the backend compile the pieces that do not.
+    """Return a backend for graphs with nodes that run as they are, which has the backend compile the pieces between.
 
     compile_part: compiles a graph by a backend. codes: gets the code of pieces that run as they are, whose errors are
     the program's own. The result declines graphs that cannot be cut.
@@ -33,20 +33,22 @@ def between_arrays(backend: Backend, compile_part: CompilePart, codes: list[Code
     @functools.wraps(backend)
     def pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
         after = seams(gm.graph)
-        if not can_be_cut(gm.graph, after) or keeps_modes(gm):
+        if not can_be_cut(gm.graph, after, may_cross) or keeps_modes(gm):
             return None
         stages = cut(gm, [node.name for node in after])
-        codes.extend(stage.module.forward.__code__ for stage in stages if has_numpy(stage.module))
-        return SplitGraph(gm, stages, functools.partial(compile_part, backend=backend), runs_numpy)
+        codes.extend(
+            stage.module.forward.__code__ for stage in stages if any(map(runs_as_it_is, stage.module.graph.nodes))
+        )
+        return SplitGraph(gm, stages, functools.partial(compile_part, backend=backend), runs_as_it_is)
 
     pieces.leaves_inputs_alone = True  # type: ignore[attr-defined] # each piece sees to its own
     return pieces
 
 
 def seams(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Return the nodes after which torch follows NumPy, or NumPy follows torch."""
+    """Return the nodes after which pieces begin that a backend compiles, or that run as they are."""
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
-    return [one for one, other in itertools.pairwise(nodes) if runs_numpy(one) != runs_numpy(other)]
+    return [one for one, other in itertools.pairwise(nodes) if runs_as_it_is(one) != runs_as_it_is(other)]
 
 
 def keeps_modes(gm: torch.fx.GraphModule) -> bool:

@@ -14,6 +14,7 @@ from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.speculate.branches import were_noticed
 from torchdynamo.capture.speculate.cached_calls import were_changed
+from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.codegen import replay
 from torchdynamo.codegen.deopt import Bailout, CheckedRun
@@ -21,6 +22,7 @@ from torchdynamo.codegen.emit import BOUND, GRAPH, BoundIndex, CodeEmitter
 from torchdynamo.codegen.graph_break import Exit
 from torchdynamo.core.signals import Assumption, Restart, Retry
 from torchdynamo.core.source import Source
+from torchdynamo.graph.host_nodes import draws_from_numpy
 
 
 class Draft(NamedTuple):
@@ -46,6 +48,8 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
     """
     if were_changed(capture.machine):
         raise Retry(Assumption.CACHES)
+    if draws_beside_sizes(capture.machine):
+        raise Retry(Assumption.DRAWS)
     emit = CodeEmitter(capture)
     decoded = decode(capture.code)
     continuations: list[CodeType] = []
@@ -81,6 +85,16 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
     if capture.machine.copies and were_noticed(capture.machine, outputs):
         raise Retry(Assumption.COPIES)
     return Draft(capture.code, before, emit.items, outputs, bound, continuations, skipped, emit.position, rerun, pure)
+
+
+def draws_beside_sizes(vm: Machine) -> bool:
+    """Return whether the graph draws from a generator of NumPy's and has sizes that vary, and need not be whole."""
+    numbers = vm.builder.numbers
+    return (
+        bool(vm.objects_in and numbers.entries)
+        and not numbers.scalars
+        and any(map(draws_from_numpy, vm.builder.graph.nodes))
+    )
 
 
 class Written(NamedTuple):

@@ -189,11 +189,12 @@ class GraphBuilder(FakeExecution):
         return self.add("call_function", target, args, kwargs, example, describe(position))
 
     def seed(self, op: str, target: Target, args: tuple[Any, ...], example: Any, position: Position | None) -> Node:
-        """Add an operation that makes, reads or sets a generator of random numbers."""
+        """Add an operation that reads or sets torch's own generators: the graph is run as it was captured."""
         self.record.draw()
-        return self.untried(op, target, args, {}, example, position)
+        self.record.as_captured = True
+        return self.on_host(op, target, args, {}, example, position)
 
-    def untried(
+    def on_host(
         self,
         op: str,
         target: Target,
@@ -202,10 +203,7 @@ class GraphBuilder(FakeExecution):
         example: Any,
         position: Position | None,
     ) -> Node:
-        """Add an operation, without trying it, of which compilers know nothing: the graph is run as it was
-        captured.
-        """
-        self.record.as_captured = True
+        """Add an operation, without trying it, of which compilers know nothing: see host_nodes.py."""
         return self.add(op, target, args, kwargs, example, describe(position))
 
     def keep_as_captured(self) -> None:

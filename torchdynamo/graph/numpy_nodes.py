@@ -1,4 +1,4 @@
-"""Call NumPy from a graph, and tell which nodes of a graph do."""
+"""Call NumPy from a graph, and tell where a graph does."""
 
 from __future__ import annotations
 
@@ -46,22 +46,6 @@ def is_array(example: object) -> bool:
     if isinstance(example, (list, tuple)):
         return any(map(is_array, example))
     return np is not None and isinstance(example, (np.ndarray, np.generic))
-
-
-def runs_numpy(node: torch.fx.Node) -> bool:
-    """Return whether a node takes or gives arrays, which no compiler of torch's operators knows."""
-    if node.op in ("placeholder", "output"):
-        return False
-    if node.target is of_numpy:
-        return True
-    return is_array(node.meta.get("example_value")) or any(
-        is_array(each.meta.get("example_value")) for each in node.all_input_nodes
-    )
-
-
-def has_numpy(gm: torch.fx.GraphModule) -> bool:
-    """Return whether a graph runs NumPy."""
-    return np is not None and any(map(runs_numpy, gm.graph.nodes))
 
 
 def lines_of(gm: torch.fx.GraphModule) -> list[str]:

@@ -61,6 +61,7 @@ class Flowing(NamedTuple):
 
     node: torch.fx.Node
     borrowed: bool = False  # a tensor's own memory
+    drawn: bool = False  # random numbers
 
     @property
     def example(self) -> Any:

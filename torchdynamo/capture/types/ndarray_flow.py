@@ -6,7 +6,6 @@ are here whose result's type and shape do not depend on contents; all others end
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -284,22 +283,26 @@ def scalar_method(fn: Any) -> Any:
     return row
 
 
-READS: dict[str, Any] = {"__int__": int, "__index__": operator.index, "__float__": float}
+# Methods that give one of Python's numbers -> its type; None: that which holds what NumPy's does.
+READS: dict[str, type | None] = {"__int__": int, "__index__": int, "__float__": float, "item": None}
+HELD: dict[str, type] = {"i": int, "u": int, "f": float}  # kinds of NumPy's numbers
 
 
 def plain_number(vm: Machine, flow: Flowing, name: str) -> Value:
     """Return one of Python's numbers, read from a number of NumPy's that the graph gives."""
     dtype = flow.example.dtype
-    wanted = float if name == "__float__" else int
-    if not vm.builder.numbers.scalars or dtype.kind not in ("iu" if wanted is int else "iuf") or dtype == np.uint64:
+    kept = HELD.get(dtype.kind)
+    wanted = READS[name] or kept
+    may_be = vm.builder.numbers.scalars or flow.drawn
+    if not may_be or wanted is None or kept not in (int, wanted) or dtype == np.uint64:
         raise unknown(name)
     number = vm.builder.numbers.fresh(wanted)
-    if wanted is int:
+    if wanted is int and dtype.itemsize < 8:
         limits = np.iinfo(dtype)
-        for bound in (number >= int(limits.min), number <= int(limits.max)) if dtype.itemsize < 8 else ():
-            vm.builder.numbers.learn(bound)
+        vm.builder.numbers.learn(number >= int(limits.min))
+        vm.builder.numbers.learn(number <= int(limits.max))
     vm.ops += 1
-    return Symbol(vm.builder.note(READS[name], (flow.node,), {}, number, vm.position()), number, wanted)
+    return Symbol(vm.builder.note(wanted, (flow.node,), {}, number, vm.position()), number, wanted)
 
 
 def asked(name: str) -> Any:
@@ -341,7 +344,7 @@ def items(vm: Machine, value: Object) -> Iterator[Value]:
     assert known is not None
     if not known.example.ndim:
         raise vm.error(TypeError, "iteration over a 0-d array")
-    parts = (Flowing(vm.builder.getitem(known.node, at)[0], known.borrowed) for at in range(len(known.example)))
+    parts = (known._replace(node=vm.builder.getitem(known.node, at)[0]) for at in range(len(known.example)))
     return (result(vm, part, "ndarray.__iter__") for part in parts)
 
 

@@ -1,6 +1,6 @@
 """Random numbers of NumPy's in a graph: drawn whenever it runs, in their order, from generators that existed before.
 
-Whole graphs have them. What is drawn is a number or an array of the graph, of which nothing is known but its type,
+What is drawn is a number or an array of the graph, of which nothing is known but its type,
 its shape and, of integers, its bounds.
 """
 
@@ -18,7 +18,7 @@ from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Model
 from torchdynamo.capture.vm.state import input_name
-from torchdynamo.core.signals import Break
+from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, Value
 from torchdynamo.graph.numpy_nodes import np
@@ -37,11 +37,17 @@ def drawing(name: str, seeded: Model) -> Model:
 
     def row(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         entity = vm.entity(self)
-        if entity.items is not None or entity.real is MISSING or not vm.builder.numbers.scalars:
+        if entity.items is not None or entity.real is MISSING or not may_draw(vm):
             return seeded(vm, self, *args, **kwargs)
         return draw(vm, entity, name, list(args), kwargs)
 
     return row
+
+
+def may_draw(vm: Machine) -> bool:
+    """Return whether the graph may draw: one whose sizes vary cannot be cut around that, and would not be compiled."""
+    numbers = vm.builder.numbers
+    return numbers.scalars or (not numbers.entries and Assumption.DRAWS not in numbers.dropped)
 
 
 def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -55,7 +61,7 @@ def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict
     may_raise.be_careful(vm, called)
     vm.ops += 1
     vm.builder.record.draw()
-    node = vm.builder.untried("call_method", name, (generator(vm, entity), *given), named, example, vm.position())
+    node = vm.builder.on_host("call_method", name, (generator(vm, entity), *given), named, example, vm.position())
     if type(example) is int:
         return number(vm, node, int, bounds(name, args, kwargs))
     return number(vm, node, float) if type(example) is float else array(vm, node, example)
@@ -151,4 +157,4 @@ def array(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
     """Return the value of a node that gives an array, or a number of NumPy's."""
     if not isinstance(example, (np.ndarray, np.generic)) or example.dtype.kind not in "biuf":
         raise Break("unsupported type", type=type(example).__name__)
-    return vm.new(type(example), Flowing(node))
+    return vm.new(type(example), Flowing(node, drawn=True))

@@ -35,7 +35,7 @@ def new_seeds(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
     settings = {key: plain(vm, each, "numpy.random.SeedSequence") for key, each in kwargs.items() if key != "entropy"}
     may_raise.be_careful(vm, "numpy.random.SeedSequence")
     vm.ops += 1
-    node = vm.builder.untried(
+    node = vm.builder.on_host(
         "call_function", np.random.SeedSequence, (entropy.node, *rest), settings, made, vm.position()
     )
     return vm.new(cls.obj, payload=GraphObject(node))
@@ -57,7 +57,7 @@ def generate_state(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) 
     except (TypeError, ValueError) as error:
         raise vm.error(type(error), *error.args) from None
     vm.ops += 1
-    node = vm.builder.untried("call_method", "generate_state", (known.node, *given), named, example, vm.position())
+    node = vm.builder.on_host("call_method", "generate_state", (known.node, *given), named, example, vm.position())
     return array(vm, node, example)
 
 

@@ -50,9 +50,15 @@ def node_of(vm: Machine, self: Object) -> torch.fx.Node:
 
 
 def operation(vm: Machine, op: str, target: Any, args: tuple[Any, ...], example: Any) -> torch.fx.Node:
-    """Add a node that decides what random numbers follow, and return it."""
+    """Add a node that decides what random numbers torch draws, and return it."""
     vm.ops += 1
     return vm.builder.seed(op, target, args, example, vm.position())
+
+
+def on_generator(vm: Machine, op: str, target: Any, args: tuple[Any, ...], example: Any) -> torch.fx.Node:
+    """Add a node that makes, sets or reads a generator, and return it."""
+    vm.ops += 1
+    return vm.builder.on_host(op, target, args, {}, example, vm.position())
 
 
 @models(torch.Generator, "__new__")
@@ -62,7 +68,7 @@ def new(vm: Machine, cls: Known, device: Value = NONE) -> Value:
         example = cls.obj(*given)
     except (RuntimeError, TypeError) as error:
         raise vm.error(type(error), *error.args) from None
-    return vm.new(cls.obj, items=operation(vm, "call_function", cls.obj, given, example))
+    return vm.new(cls.obj, items=on_generator(vm, "call_function", cls.obj, given, example))
 
 
 @models(torch.Generator, ".device")
@@ -80,7 +86,7 @@ def example_of(vm: Machine, self: Object) -> torch.Generator:
 
 @models(torch.Generator, "manual_seed")
 def manual_seed(vm: Machine, self: Object, seed: Value) -> Value:
-    operation(vm, "call_method", "manual_seed", (node_of(vm, self), number(vm, seed)), example_of(vm, self))
+    on_generator(vm, "call_method", "manual_seed", (node_of(vm, self), number(vm, seed)), example_of(vm, self))
     return self
 
 
@@ -91,7 +97,7 @@ def get_state(vm: Machine, self: Object) -> Value:
 
 @models(torch.Generator, "set_state")
 def set_state(vm: Machine, self: Object, new: Value) -> Value:
-    operation(vm, "call_method", "set_state", (node_of(vm, self), tensor(new)), example_of(vm, self))
+    on_generator(vm, "call_method", "set_state", (node_of(vm, self), tensor(new)), example_of(vm, self))
     return self
 
 

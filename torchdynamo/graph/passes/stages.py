@@ -6,12 +6,13 @@ backend compiles in parts (backends/split_backward.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
+from torchdynamo.graph.generators import is_generator
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, effects_of, note_effects
 from torchdynamo.graph.numpy_nodes import is_array
@@ -36,23 +37,25 @@ class GraphStage(NamedTuple):
     results: list[str]
 
 
-def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node]) -> bool:
-    """Return whether a graph can be cut after these nodes: only arrays and tensors of fixed sizes may cross."""
+def can_be_cut(graph: torch.fx.Graph, cuts: Sequence[Node], may_cross: Callable[[object], bool] = is_array) -> bool:
+    """Return whether a graph can be cut after these nodes: only tensors of fixed sizes, and what `may_cross`, do."""
     order = {node: at for at, node in enumerate(graph.nodes)}
     inputs = [node.meta.get("example_value") for node in graph.find_nodes(op="placeholder")]
-    if not all(is_fixed(example) or isinstance(example, torch.Generator) for example in inputs):
+    if not all(is_fixed(example) or is_array(example) or is_generator(example) for example in inputs):
         return False
+
+    def crosses(example: object) -> bool:
+        return is_fixed(example) or may_cross(example)
+
     carried = {
         node for cut in cuts for node in graph.nodes if node.op != "placeholder" and order[node] <= order[cut]
         for user in node.users if order[user] > order[cut]
     }  # fmt: skip
-    return all(is_fixed(node.meta.get("example_value")) for node in carried)
+    return all(crosses(node.meta.get("example_value")) for node in carried)
 
 
 def is_fixed(example: object) -> bool:
-    """Return whether a value is an array, or a tensor of constant sizes that no torch.func transform has wrapped."""
-    if is_array(example):
-        return True
+    """Return whether a value is a tensor of constant sizes that no torch.func transform has wrapped."""
     if not isinstance(example, torch.Tensor) or is_layered(example):
         return False
     return all(type(size) is int for size in example.shape)

@@ -1,0 +1,55 @@
+"""Tell which nodes of a graph run as they are, in Python, between pieces that a backend compiles.
+
+They take or give what no compiler of torch's operators knows: arrays, generators of random numbers, and numbers that
+come of these or of what tensors hold.
+"""
+
+from __future__ import annotations
+
+import torch.fx
+
+from torchdynamo.graph.generators import is_generator
+from torchdynamo.graph.numbers import SYMBOLIC
+from torchdynamo.graph.numpy_nodes import is_array, np, of_numpy
+
+
+def is_on_host(example: object) -> bool:
+    """Return whether a value is an array, a generator or its seeds, or a list or tuple with some."""
+    if isinstance(example, (list, tuple)):
+        return any(map(is_on_host, example))
+    if is_array(example) or is_generator(example):
+        return True
+    return np is not None and isinstance(example, np.random.SeedSequence)
+
+
+def runs_as_it_is(node: torch.fx.Node) -> bool:
+    """Return whether a node takes or gives what no compiler knows."""
+    if node.op in ("placeholder", "output"):
+        return False
+    if node.target is of_numpy:
+        return True
+    examples = (each.meta.get("example_value") for each in (node, *node.all_input_nodes))
+    return any(isinstance(each, SYMBOLIC) or is_on_host(each) for each in examples)
+
+
+def has_host_nodes(gm: torch.fx.GraphModule) -> bool:
+    """Return whether a graph runs NumPy, or makes generators of random numbers.
+
+    One that draws from a generator of torch's, which it is given, is left to the backend.
+    """
+    return any(
+        node.target is of_numpy or is_on_host(node.meta.get("example_value")) or draws_from_numpy(node)
+        for node in gm.graph.nodes
+        if node.op not in ("placeholder", "output")
+    )
+
+
+def draws_from_numpy(node: torch.fx.Node) -> bool:
+    """Return whether a node draws from a generator of NumPy's."""
+    examples = (each.meta.get("example_value") for each in node.all_input_nodes)
+    return np is not None and any(isinstance(each, (np.random.RandomState, np.random.Generator)) for each in examples)
+
+
+def may_cross(example: object) -> bool:
+    """Return whether a value that is no tensor may be handed from one piece to another."""
+    return isinstance(example, SYMBOLIC) or is_on_host(example)
