@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from torchdynamo.bytecode.flow import FINAL, target
-from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, with_regions
 
 UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
@@ -24,7 +24,7 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
     # A variable that is saved and restored (by an inlined comprehension) may be restored to unset.
     shaky = {item.arg for item in items if isinstance(item, Instruction) and item.op == "LOAD_FAST_AND_CLEAR"}
     places = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
-    handlers = list(_handlers(items, places))
+    handlers = [None if around is None else places[around.handler] for _, around in with_regions(items)]
     surely: dict[int, int] = {}
     waiting = [(0, entry)]
 
@@ -42,8 +42,9 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
             mask = surely[index] = mask if old is None else old & mask
             item = items[index]
             if isinstance(item, Instruction):
-                if handlers[index] is not None:
-                    arrive(handlers[index], mask)  # type: ignore[arg-type]
+                handler = handlers[index]
+                if handler is not None:
+                    arrive(handler, mask)
                 if item.op == "STORE_FAST" and item.arg not in shaky:
                     mask |= bits.setdefault(item.arg, 1 << len(bits))
                 elif item.op in UNSETS:
@@ -59,14 +60,3 @@ def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[
         for index, item in enumerate(items)
         if isinstance(item, Instruction) and item.op == "LOAD_FAST" and not surely.get(index, 0) & bits.get(item.arg, 0)
     )
-
-
-def _handlers(items: Sequence[Item], places: dict[Label, int]) -> Iterator[int | None]:
-    """Yield, for each item, the index of its exception handler; None if there is none."""
-    open_regions: list[int] = []
-    for item in items:
-        if isinstance(item, RegionStart):
-            open_regions.append(places[item.handler])
-        elif isinstance(item, RegionEnd):
-            open_regions.pop()
-        yield open_regions[-1] if open_regions else None

@@ -67,7 +67,7 @@ def rebound(code: Code) -> frozenset[str]:
 
 def way_out(code: Code, start: int) -> int | None:
     """Return the instruction after the loop that begins at `start`; None if it is out of line or in another region."""
-    loop = next((loop for loop in loops(code) if loop.start == start), None)
+    loop = loop_at(code, start)
     if loop is None:
         return None
     first = code.instructions[start]
@@ -88,6 +88,11 @@ def loops(code: Code) -> list[Loop]:
         code.analyses["loops"] = _loops(code)
     found: list[Loop] = code.analyses["loops"]
     return found
+
+
+def loop_at(code: Code, start: int) -> Loop | None:
+    """Return the loop that begins at an instruction; None if there is none."""
+    return next((loop for loop in loops(code) if loop.start == start), None)
 
 
 def _loops(code: Code) -> list[Loop]:

@@ -6,7 +6,7 @@ this package does not depend on a Python version's encoding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -145,6 +145,17 @@ class Code:
                 stream.append(starts[index])
             stream += self.instructions[index : index + 1]
         return stream
+
+
+def with_regions(items: Iterable[Item]) -> Iterator[tuple[Item, RegionStart | None]]:
+    """Yield each item of a stream with the start of the innermost region around it; None if there is none."""
+    around: list[RegionStart] = []
+    for item in items:
+        if isinstance(item, RegionStart):
+            around.append(item)
+        elif isinstance(item, RegionEnd):
+            around.pop()
+        yield item, around[-1] if around else None
 
 
 def find(items: Sequence[Item], offset: int) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch.fx
 
-from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.frame import Globals
@@ -24,6 +23,7 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import IteratorState
 from torchdynamo.capture.vm.wrap import class_source, made_in_frame
 from torchdynamo.codegen import made_classes, materialize
+from torchdynamo.codegen.operands import push_callee
 from torchdynamo.core.naming import is_mortal
 from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Assumption, Restart, Retry
@@ -97,15 +97,7 @@ class CodeEmitter:
                 waiting += [part for part in gc.get_referents(each) if id(part) not in seen]
 
     def function(self, fn: Any) -> None:
-        self.callee(lambda: self.const(fn))
-
-    def callee(self, push: Any) -> None:
-        """Emit a callable and the NULL beside it, in the order of the Python version."""
-        if versions.NULL_FIRST:
-            self.op("NULL")
-        push()
-        if not versions.NULL_FIRST:
-            self.op("NULL")
+        push_callee(self, lambda: self.const(fn))
 
     # -- values ---------------------------------------------------------------------------------------------------
     def value(self, value: Value) -> None:

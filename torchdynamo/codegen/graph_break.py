@@ -22,7 +22,7 @@ from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.codegen import dynamism_across_breaks, resume, turns
 from torchdynamo.codegen.emit import BOUND, GRAPH, CodeEmitter
-from torchdynamo.codegen.operands import COUNTED, PEEKS, operands
+from torchdynamo.codegen.operands import COUNTED, PEEKS, operands, push_callee
 from torchdynamo.codegen.outline import load
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Known, Object, Value
@@ -243,7 +243,7 @@ class Exit:
         emit, after = self.emit, list[Item]()
         code, *rest = resume.continuation(self.raw, index, names, tuple(self.shape), until, unsure)
         self.made += [code, *rest]
-        emit.callee(lambda: self.function(code))
+        push_callee(emit, lambda: self.function(code))
         for name in names:
             load(name, name in unsure, False, emit.items, after, emit.position)
         for depth, null in enumerate(self.shape):
@@ -327,7 +327,7 @@ class Inner:
     def call(self, emit: CodeEmitter) -> None:
         """Create the function from its parts and call it with its arguments."""
         names = iter(self.given())
-        emit.callee(lambda: self.function(emit, names))
+        push_callee(emit, lambda: self.function(emit, names))
         rest = list(names)
         for name in rest:
             self.take(emit, name)

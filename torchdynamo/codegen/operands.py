@@ -1,13 +1,32 @@
-"""Tell how many items on the stack an instruction uses, which the table of capture does not say of all."""
+"""Operands: how many an instruction uses, which the table of capture does not say of all; those of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from torchdynamo.bytecode import versions
-from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.interpreter import OPS
+
+
+class Receiver(Protocol):
+    """Receiver of emitted instructions."""
+
+    items: list[Item]
+    position: Any
+
+    def op(self, op: str, arg: Any = None) -> None: ...
+
+
+def push_callee(emit: Receiver, push: Callable[[], object]) -> None:
+    """Emit a callable, which `push` pushes, and the NULL beside it, in the order of the Python version."""
+    if versions.NULL_FIRST:
+        emit.op("NULL")
+    push()
+    if not versions.NULL_FIRST:
+        emit.op("NULL")
+
 
 # Instructions that use stack items below those that they pop -> how many.
 PEEKS: dict[str, Any] = {

@@ -19,7 +19,7 @@ from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.bound_at import bound_at
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import FINAL, successors, target
-from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label, RegionEnd, RegionStart
+from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label, RegionEnd, RegionStart, with_regions
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.bytecode.stacks import NULL, UNKNOWN, Effect, UnknownEffect, plain_lookup, reaching, stacks
@@ -301,14 +301,7 @@ def load(name: str, unsure: bool, moves: bool, made: list[Item], after: list[Ite
 def pruned(items: list[Item]) -> list[Item]:
     """Return the items without the instructions that cannot be reached from the first."""
     places = {item: index for index, item in enumerate(items) if isinstance(item, Label)}
-    handlers: list[Label | None] = []
-    around: list[RegionStart] = []
-    for item in items:
-        if isinstance(item, RegionStart):
-            around.append(item)
-        elif isinstance(item, RegionEnd):
-            around.pop()
-        handlers.append(around[-1].handler if around else None)
+    handlers = [None if around is None else around.handler for _, around in with_regions(items)]
     reached: set[int] = set()
     waiting = [0]
     while waiting:

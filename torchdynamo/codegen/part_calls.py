@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
 
 from torchdynamo import _native
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
+from torchdynamo.codegen.operands import Receiver, push_callee
 from torchdynamo.codegen.outline import RETURNED, Outlined, WayOut, load
 from torchdynamo.codegen.resume import Unset
-
-
-class Emits(Protocol):
-    """Receiver of emitted instructions."""
-
-    items: list[Item]
-    position: Any
-
-    def op(self, op: str, arg: Any = None) -> None: ...
-    def callee(self, push: Any) -> None: ...
 
 
 class PartCalls:
     """Emits calls of parts within one code. A frame of it is not seen in tracebacks of what the parts raise."""
 
-    def __init__(self, emit: Emits) -> None:
+    def __init__(self, emit: Receiver) -> None:
         self.emit = emit
         self.raised = Label()
 
@@ -41,7 +31,7 @@ class PartCalls:
         and temporaries. stays: variables that keep their object during the call.
         """
         emit, after = self.emit, list[Item]()
-        emit.callee(function)
+        push_callee(emit, function)
         for name in part.names:
             moves = name in part.touched and name not in stays
             load(name, name in part.unsure, moves, emit.items, after, emit.position)
@@ -99,7 +89,7 @@ class PartCalls:
         emit = self.emit
         emit.items.append(self.raised)
         emit.op("STORE_FAST", "__raised")
-        emit.callee(lambda: emit.op("LOAD_CONST", _native.leave_out_first))
+        push_callee(emit, lambda: emit.op("LOAD_CONST", _native.leave_out_first))
         emit.op("LOAD_FAST", "__raised")
         emit.op("DELETE_FAST", "__raised")
         emit.op("CALL", (1, ()))

@@ -99,14 +99,6 @@ class Rewriting:
     def op(self, op: str, arg: Any = None) -> None:
         self.items.append(Instruction(op, arg, self.position))
 
-    def callee(self, push: Any) -> None:
-        """Emit a callable and the NULL beside it, in the order of the Python version."""
-        if versions.NULL_FIRST:
-            self.op("NULL")
-        push()
-        if not versions.NULL_FIRST:
-            self.op("NULL")
-
     def run(self) -> CodeType:
         """Return the code. Raises NotOutlined or UnknownEffect."""
         self.entry(0, ())

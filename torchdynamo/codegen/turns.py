@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchdynamo.bytecode.assemble import argument_names
 from torchdynamo.bytecode.bound_at import bound_at
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.bytecode.flow import Loop, loops
+from torchdynamo.bytecode.flow import loop_at
 from torchdynamo.bytecode.instruction import Code, Label, RegionEnd, RegionStart
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.codegen import resume
@@ -20,11 +20,6 @@ from torchdynamo.core.signals import Restart
 
 if TYPE_CHECKING:
     from torchdynamo.codegen.graph_break import Exit
-
-
-def loop_at(code: Code, start: int) -> Loop | None:
-    """Return the loop that begins at an instruction."""
-    return next((loop for loop in loops(code) if loop.start == start), None)
 
 
 def leaves(code: Code, start: int) -> Callable[[int], bool]:

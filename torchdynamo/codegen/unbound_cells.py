@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.decode import decode
-from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart
+from torchdynamo.bytecode.instruction import Instruction, Item, Label, RegionEnd, RegionStart, with_regions
 from torchdynamo.bytecode.versions import EXCEPTION_TABLE, NULL_FIRST
 
 
@@ -23,16 +23,11 @@ def checked(code: CodeType) -> list[Item]:
         return items
     made: list[Item] = []
     handlers: list[Item] = []
-    around: list[RegionStart] = []
-    for item in items:
-        if isinstance(item, RegionStart):
-            around.append(item)
-        elif isinstance(item, RegionEnd):
-            around.pop()
+    for item, around in with_regions(items):
         if reads_own(item, code):
             start = RegionStart(Label())
             made += [start, item, RegionEnd(start)]
-            handlers += handler(start.handler, item, around[-1] if around else None)
+            handlers += handler(start.handler, item, around)
         else:
             made.append(item)
     return made + handlers

@@ -20,15 +20,8 @@ def end_async_for(vm: Machine, frame: Frame, inst: Instruction, iterator: Value,
 
 
 @op("GET_AITER GET_AWAITABLE", "obj -- awaited")
-def of_one(vm: Machine, frame: Frame, inst: Instruction, obj: Value) -> NoReturn:
-    raise Break("unsupported instruction", name=inst.op)
-
-
 @op("GET_ANEXT", "-- awaited")
-def get_anext(vm: Machine, frame: Frame, inst: Instruction) -> NoReturn:
-    raise Break("unsupported instruction", name=inst.op)
-
-
 @op("ASYNC_WITH_ENTER", "manager -- exit awaited")
-def async_with_enter(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -> NoReturn:
+def waits(vm: Machine, frame: Frame, inst: Instruction, *operands: Value) -> NoReturn:
+    """End the graph: what is awaited is made, and a wait follows."""
     raise Break("unsupported instruction", name=inst.op)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from torchdynamo.bytecode.flow import loops, reachable, rebound, successors
+from torchdynamo.bytecode.flow import loop_at, reachable, rebound, successors
 from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.frame import Frame
@@ -44,7 +44,7 @@ class ValueLoop(NamedTuple):
 
 def loop_behind(code: Code, at: int, start: int, after: int) -> ValueLoop | None:
     """Return the loop that a branch enters at `start`, or else goes on after it; None if it enters none."""
-    loop = next((each for each in loops(code) if each.start == start), None)
+    loop = loop_at(code, start)
     if loop is None or at in loop.body:
         return None
     test = code.instructions[loop.end]
