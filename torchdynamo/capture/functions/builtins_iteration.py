@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
-from torchdynamo.capture.speculate import assertions
+from torchdynamo.capture.speculate import assertions, branches
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.torch.symbols import is_symbol, unknown
 from torchdynamo.capture.types.generators import stop
@@ -141,6 +141,10 @@ def extreme(fn: Any, op: str) -> None:
             return number
         best, best_key = values[0], values[0] if plain else vm.call(key, [values[0]], {})
         for item in values[1:]:
+            either = branches.chosen(vm, op, item, best) if plain else None
+            if either is not None:
+                best = best_key = either
+                continue
             each = item if plain else vm.call(key, [item], {})
             if vm.truth(vm.binary(op, each, best_key)):
                 best, best_key = item, each

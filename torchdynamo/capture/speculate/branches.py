@@ -214,6 +214,28 @@ def one(vm: Machine, a: Value, b: Value, made: Mapping[tuple[int, int], Value]) 
     return made.get((id(a), id(b)), a)
 
 
+def chosen(vm: Machine, op: str, item: Value, best: Value) -> Value | None:
+    """Return `item if item op best else best` of tensors with one element, a copy of either.
+
+    None where they differ in more than their values, have gradients, or something has told such a copy.
+    """
+    if not isinstance(item, TensorNode) or not isinstance(best, TensorNode):
+        return None
+    if item.fake is best.fake or Assumption.COPIES in vm.builder.numbers.dropped:
+        return None
+    try:
+        like = layout(item.fake)
+        plain = item.pytype is best.pytype is torch.Tensor and like == layout(best.fake)
+    except NotAnOperator:
+        return None
+    if not plain or item.fake.requires_grad or item.fake.dim() or item.fake.storage_offset():
+        return None
+    made = vm.emit("call_function", torch.where, [vm.binary(op, item, best), item, best], {})
+    assert isinstance(made, TensorNode)
+    vm.copies[id(made.fake)] = (made.fake, item.fake, best.fake)
+    return made
+
+
 def results_of(vm: Machine, nodes: list[Node], values: Sequence[TensorNode]) -> tuple[list[Node], list[bool]]:
     """Return the nodes that are a way's results, and which of them are copies: of what was there, or is one already.
 

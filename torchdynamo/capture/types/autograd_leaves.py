@@ -58,13 +58,19 @@ def is_leaf(vm: Machine, self: TensorNode) -> Value:
 
 @models(BASE, ".grad_fn")
 def grad_fn(vm: Machine, self: TensorNode) -> Value:
-    """Return None for a leaf.
+    """Return None for a leaf; for a result, an object of which only the class is known.
 
-    Ends the graph for a result: a fake tensor's node of autograd's history is not the real one.
+    A fake tensor's node of autograd's history is not the real one, so whatever else is asked of it ends the graph.
     """
-    if not vm.known(is_leaf(vm, self), "is_leaf"):
+    if vm.known(is_leaf(vm, self), "is_leaf"):
+        return NONE
+    if self.source is not None:
         raise Break("unsupported attribute", name="grad_fn", type="Tensor")
-    return NONE
+    history = self.fake.grad_fn
+    for entity in vm.heap.entities:
+        if entity.payload is history:
+            return Object(entity.ref, entity.pytype)
+    return vm.new(type(history), payload=history)
 
 
 @function(BASE.__dict__["_make_subclass"].__func__)
