@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+LONGEST = 24  # characters of a folder for temporary files: Ray's sockets below it have paths of up to 107
+
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Path]:
@@ -15,7 +17,9 @@ def cluster() -> Iterator[Path]:
 
     Gives the folder, for what the program itself writes. The folder goes when the cluster does.
     """
-    with tempfile.TemporaryDirectory(prefix="td-ray-", ignore_cleanup_errors=True) as folder:
+    usual = tempfile.gettempdir()
+    root = usual if len(usual) <= LONGEST else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="td-ray-", dir=root, ignore_cleanup_errors=True) as folder:
         place = Path(folder)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(place / "token")
         (place / "token").write_text(os.urandom(32).hex())
