@@ -62,7 +62,7 @@ rewrites: bool = True
 cache: str = ""
 """Use what other processes have captured and compiled, and store for them what this one does: "on", "read" or "off".
 
-By default, as the environment variable TORCHDYNAMO_CACHE says: 1, read or 0."""
+By default, as the environment variable TORCHDYNAMO_CACHE says: 1, read or 0; without that, "on"."""
 
 suppress_errors: bool = True
 """Warn about errors inside of torchdynamo or a backend and run eagerly; False raises them, for debugging."""

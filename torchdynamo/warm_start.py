@@ -56,8 +56,8 @@ MODES = {"0": "off", "off": "off", "read": "read", "1": "on", "on": "on"}
 
 
 def mode() -> str:
-    """Return whether the store is used: "off", "read" or "on"."""
-    return MODES.get(asked_for(), "off") if places.is_somewhere() else "off"
+    """Return whether the store is used: "off", "read" or "on", which it is where nobody said and there is a place."""
+    return MODES.get(asked_for() or "on", "off") if places.is_somewhere() else "off"
 
 
 def asked_for() -> str:

@@ -28,12 +28,11 @@ as_root = pytest.mark.skipif(not ROOT, reason="only root can give files away")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of this user's, whose store is in use."""
+    """A home of this user's, in a process where nobody has said anything of the store."""
     folder = tmp_path / "home"
     folder.mkdir()
-    monkeypatch.setenv("TORCHDYNAMO_CACHE", "1")
     monkeypatch.setenv("HOME", str(folder))
-    for name in ("TORCHDYNAMO_CACHE_DIR", "XDG_CACHE_HOME"):
+    for name in ("TORCHDYNAMO_CACHE", "TORCHDYNAMO_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     return folder
 
@@ -52,10 +51,19 @@ def call(n: int = 1) -> int:
     return sum(event.stored == "hit" for event in events.recent())
 
 
-def test_it_lies_in_the_users_caches(home: Path) -> None:
+def test_it_is_on_and_lies_in_the_users_caches(home: Path) -> None:
     assert (call(), call()) == (0, 1)
     assert os.listdir(home) == [".cache"]
     assert os.listdir(home / ".cache") == ["torchdynamo"]
+
+
+def test_it_is_off_where_somebody_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with torchdynamo.config.patch(cache="off"):
+        assert (call(), call()) == (0, 0)
+    for named in ("0", "off", "none of these"):
+        monkeypatch.setenv("TORCHDYNAMO_CACHE", named)
+        assert (call(), call()) == (0, 0)
+    assert os.listdir(home) == []
 
 
 def missing(home: Path) -> None:
@@ -106,6 +114,30 @@ def test_a_home_that_cannot_be_written_costs_no_capture_its_time(home: Path, mon
     assert (call(), call()) == (0, 0)
     assert asked == []
     assert "it cannot be written" in " ".join(event.text for event in events.recent())
+
+
+def damage(store: Path) -> None:
+    (path,) = store.rglob("*.td")
+    path.write_bytes(b"")
+
+
+def open_to_all(store: Path) -> None:
+    store.chmod(0o777)
+
+
+def link(store: Path) -> None:
+    store.symlink_to(store.rename(store.with_name("elsewhere")))
+
+
+FAULTS = {"damaged": damage, "others may write": open_to_all, "is a link": link}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_what_cannot_be_used_is_an_event_and_no_warning(home: Path, text: str) -> None:
+    call()
+    FAULTS[text](home / ".cache" / "torchdynamo")
+    assert call() == 0
+    assert text in " ".join(event.text for event in events.recent())
 
 
 def test_a_disk_that_is_full_leaves_the_result(home: Path) -> None:

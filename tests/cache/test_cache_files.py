@@ -221,21 +221,6 @@ def test_a_filter_that_makes_errors_of_warnings_does_not_reach_the_call(
     assert len(logged) == 1 and text in logged[0]
 
 
-@pytest.mark.parametrize("text", FAULTS)
-def test_a_store_that_nobody_asked_for_costs_no_warning(
-    store: Path, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is told among the events."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(store))
-    monkeypatch.delenv("TORCHDYNAMO_CACHE_DIR")
-    call()
-    FAULTS[text](store / "torchdynamo")
-    monkeypatch.setattr(warm_start, "asked_for", lambda: "")
-    monkeypatch.setattr(warm_start, "MODES", {"": "on"})
-    assert call() == (0, [])
-    assert text in " ".join(event.text for event in events.recent())
-
-
 def test_there_is_one_warning_for_each_kind_of_fault_and_store(store: Path) -> None:
     call()
     path = entry_in(store)
