@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 
 import torchdynamo
@@ -179,6 +180,33 @@ def test_a_branch_on_what_is_drawn_is_not_burnt_in() -> None:
     with pytest.raises(torchdynamo.exc.Unsupported):
         torchdynamo.compile(program, backend="eager", fullgraph=True)(torch.ones(2))
     assert runs(torchdynamo.compile(program, backend="eager"), (1,) * 9) == runs(program, (1,) * 9)
+
+
+def of_numpy(x: Tensor) -> Tensor:
+    return (x * np.random.rand()).sin()
+
+
+def of_a_generator(x: Tensor) -> Tensor:
+    return (x * torch.randn(8, generator=torch.Generator().manual_seed(3))).sin()
+
+
+def of_an_array(x: Tensor) -> Tensor:
+    return (x * torch.from_numpy(np.sort(x.detach().numpy()))).sin()
+
+
+@pytest.mark.parametrize("body", [of_numpy, of_a_generator, of_an_array], ids=lambda body: body.__name__)
+def test_checkpoints_compute_again_what_eager_does(body: Any) -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.utils.checkpoint.checkpoint(body, x * 2, use_reentrant=False).sum()
+
+    found = []
+    for run in (program, torchdynamo.compile(program, backend="aot_eager")):
+        np.random.seed(0)
+        x = torch.full((2, 8), 0.3, requires_grad=True)
+        for _ in range(2):
+            run(x).backward()
+        found.append((repr(x.grad), states()))
+    assert found[0] == found[1]
 
 
 class Plain:

@@ -15,7 +15,7 @@ import torch.fx
 
 from torchdynamo.backends.registry import Backend
 from torchdynamo.backends.split_backward import SplitGraph
-from torchdynamo.graph.host_nodes import may_cross, runs_as_it_is
+from torchdynamo.graph.host_nodes import has_host_bodies, may_cross, runs_as_it_is
 from torchdynamo.graph.mutation import changes_modes
 from torchdynamo.graph.passes.stages import GETTERS, can_be_cut, cut
 from torchdynamo.graph.torch_compat import MODE_CHANGES
@@ -33,7 +33,7 @@ def between_arrays(backend: Backend, compile_part: CompilePart, codes: list[Code
     @functools.wraps(backend)
     def pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
         after = seams(gm.graph)
-        if not can_be_cut(gm.graph, after, may_cross) or keeps_modes(gm):
+        if not can_be_cut(gm.graph, after, may_cross) or keeps_modes(gm) or has_host_bodies(gm):
             return None
         stages = cut(gm, [node.name for node in after])
         codes.extend(

@@ -33,15 +33,24 @@ def runs_as_it_is(node: torch.fx.Node) -> bool:
 
 
 def has_host_nodes(gm: torch.fx.GraphModule) -> bool:
-    """Return whether a graph runs NumPy, or makes generators of random numbers.
+    """Return whether a graph or a body in it runs NumPy, or makes generators of random numbers.
 
     One that draws from a generator of torch's, which it is given, is left to the backend.
     """
-    return any(
-        node.target is of_numpy or is_on_host(node.meta.get("example_value")) or draws_from_numpy(node)
-        for node in gm.graph.nodes
-        if node.op not in ("placeholder", "output")
-    )
+    return any(map(is_for_host, gm.graph.nodes)) or has_host_bodies(gm)
+
+
+def has_host_bodies(gm: torch.fx.GraphModule) -> bool:
+    """Return whether the body of an operator has such nodes, around which it cannot be cut."""
+    bodies = (each for each in gm.modules() if each is not gm and isinstance(each, torch.fx.GraphModule))
+    return any(is_for_host(node) for body in bodies for node in body.graph.nodes)
+
+
+def is_for_host(node: torch.fx.Node) -> bool:
+    """Return whether no backend can be given a graph with this node."""
+    if node.op in ("placeholder", "output"):
+        return False
+    return node.target is of_numpy or is_on_host(node.meta.get("example_value")) or draws_from_numpy(node)
 
 
 def draws_from_numpy(node: torch.fx.Node) -> bool:

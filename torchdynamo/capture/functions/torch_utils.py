@@ -25,6 +25,7 @@ from torchdynamo.capture.vm.model import Emitter, Model, function, models, polyf
 from torchdynamo.core.policy import CHECKPOINT
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
+from torchdynamo.graph.host_nodes import draws_from_numpy
 
 BASE = torch._C.TensorBase
 NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
@@ -199,8 +200,8 @@ CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug
 def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     """Inline a function whose results a backward computes again; without grad mode, simply call it.
 
-    The backward draws the same random numbers again. Other side effects, which would happen once more with each
-    backward, end the graph.
+    The backward draws torch's random numbers again, and other ones of NumPy's. Those, and side effects, which would
+    happen once more with each backward, end the graph.
     """
     given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
     if "context_fn" not in kwargs and not torch.is_grad_enabled():
@@ -212,7 +213,7 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
         raise Break("activation checkpoint", name=name)
     mark = vm.effects.mark()
     result = vm.call(fn, list(args), given)
-    if vm.effects.net(mark, TOLERATED):
+    if vm.effects.net(mark, TOLERATED) or any(map(draws_from_numpy, vm.builder.added(mark.graph))):
         raise Break("activation checkpoint", name=name)
     if not torch._C._are_functorch_transforms_active():
         draws = vm.builder.since(mark.graph).draws > 0
