@@ -91,6 +91,46 @@ def test_caches(fn: Any) -> None:
     check(fn, (X,))
 
 
+COUNTED = {"calls": 0}
+
+
+@functools.lru_cache(None)
+def of_third_calls(_: int) -> int:
+    if COUNTED["calls"] < 3:
+        raise ValueError("too early", COUNTED["calls"])
+    return COUNTED["calls"]
+
+
+def caught(x: Any) -> Any:
+    COUNTED["calls"] += 1
+    x = x * 2
+    try:
+        return x + of_third_calls(3), None
+    except ValueError as error:
+        return x - 1, error.args
+
+
+def unhashable(x: Any) -> Any:
+    try:
+        return x + of_third_calls([])  # type: ignore[arg-type]
+    except TypeError as error:
+        return x - 1, str(error)
+
+
+def test_what_a_cached_function_raises_is_asked_in_each_call() -> None:
+    """Python keeps results, and no errors; what was counted before the call is seen by it."""
+
+    def calls(fn: Any) -> list[Any]:
+        COUNTED["calls"] = 0
+        of_third_calls.cache_clear()
+        return [fn(X)[1] if at < 2 else fn(X)[0].tolist() for at in range(4)]
+
+    compiled = torchdynamo.compile(caught, backend="eager")
+    assert calls(compiled) == calls(caught)
+    assert calls(compiled) == calls(caught)
+    check(unhashable, (X,))
+
+
 def test_a_cache_that_is_kept() -> None:
     got, wanted = torchdynamo.compile(kept, backend="eager", fullgraph=True)(X)[1], kept(X)[1]
     assert (got(2), got(2), got.cache_info()) == (wanted(2), wanted(2), wanted.cache_info())

@@ -46,8 +46,10 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     vm.of_process["what a function that keeps its results has returned"] = None
     try:
         found = entity.real(*real, **named)
-    except Exception as error:  # the user's function raises
-        raise vm.error(type(error), *error.args) from None
+    except Exception as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # an argument has no hash
+            raise vm.error(type(error), *error.args) from None
+        raise Break("unknown call", name="lru_cache") from None  # nothing was kept: each call asks the function anew
     if not named:
         rest_on_result(vm, entity, tuple(real))
     if can_change(found):  # one object for all callers
