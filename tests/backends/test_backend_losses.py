@@ -179,6 +179,15 @@ def test_backward_twice_and_second_derivatives() -> None:
     torch.testing.assert_close(grads(torchdynamo.compile(fn, backend=Traced(LossPlan(4)))), grads(fn))
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_row_that_is_ignored_has_the_nan_of_eager(value: float) -> None:
+    x, w, b = given()
+    b[5] = value
+    found, traced = compiled(SPELLINGS["a layer"], [x, w, b])
+    assert count(traced)[0] == 1
+    torch.testing.assert_close(found, outcome(SPELLINGS["a layer"], [x, w, b]), equal_nan=True)
+
+
 # ---- backend "inductor" ---------------------------------------------------------------------------------------------
 
 
@@ -190,6 +199,58 @@ def test_inductor(options: dict[str, Any]) -> None:
     torch.testing.assert_close(outcome(run, given()), outcome(fn, given()))
     with pytest.raises(IndexError):
         run(*given(), LABELS + 40)
+
+
+# ---- on a GPU, whose rows of logits a kernel of ours turns into gradients -------------------------------------------
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def many(dtype: torch.dtype, classes: int) -> tuple[Tensors, torch.Tensor]:
+    """Rows, a weight and a bias on a GPU, and labels, some of which are ignored."""
+    torch.manual_seed(0)
+    tensors = [torch.randn(sizes, device="cuda").to(dtype) for sizes in ((300, 64), (classes, 64), (classes,))]
+    labels = torch.randint(0, classes, (300,), device="cuda")
+    labels[::7] = -100
+    return tensors, labels
+
+
+@needs_gpu
+@pytest.mark.parametrize("classes", [5, 4096, 5003])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", ["a layer", "a module", "a sum", "a frozen weight", "frozen rows"])
+def test_on_a_gpu(name: str, dtype: torch.dtype, classes: int) -> None:
+    fn, (tensors, labels) = SPELLINGS[name], many(dtype, classes)
+    found, traced = compiled(fn, tensors, labels=labels)
+    assert count(traced) == [1, 0], traced.lines
+    eager = outcome(fn, tensors, labels)
+    exact = outcome(fn, [each.double() for each in tensors], labels)
+    for one, two, three in zip(found, eager, exact, strict=True):
+        assert one.dtype == two.dtype
+        assert distance([one], [three]) <= 1.5 * distance([two], [three]) + 3e-7 * float(three.abs().max())
+
+
+@needs_gpu
+@pytest.mark.parametrize("value", [-float("inf"), float("inf"), float("nan")])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_classes_that_are_ruled_out_on_a_gpu(value: float, smoothing: float) -> None:
+    (x, w, b), labels = many(torch.float32, 5003)
+    b[:4500] = value
+    labels = torch.where(labels < 0, labels, labels % 503 + 4500)
+
+    def fn(x: Any, w: Any, b: Any, y: Any) -> Any:
+        return F.cross_entropy(F.linear(x, w, b), y, label_smoothing=smoothing)
+
+    found, traced = compiled(fn, [x, w, b], labels=labels)
+    assert count(traced) == [1, 0]
+    torch.testing.assert_close(found, outcome(fn, [x, w, b], labels), equal_nan=True, atol=1e-5, rtol=1e-3)
+
+
+@needs_gpu
+def test_inductor_on_a_gpu() -> None:
+    torchdynamo.reset()
+    fn, (tensors, labels) = SPELLINGS["a layer"], many(torch.bfloat16, 5003)
+    run = torchdynamo.compile(fn, backend="inductor", options={"loss_chunks": 3})
+    torch.testing.assert_close(outcome(run, tensors, labels), outcome(fn, tensors, labels), atol=1e-2, rtol=2e-2)
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])
@@ -226,4 +287,6 @@ def test_a_choice_that_there_is_not(options: dict[str, Any]) -> None:
 def test_how_many_rows_are_computed_at_once(plan: LossPlan, rows: int) -> None:
     """A vocabulary of 128k, with rows of 256 numbers: 512 MiB of logits, 128 MiB of weight."""
     assert plan.rows_at_once(1024, 2**17 * 4, 2**17 * 256 * 4) == rows
+    assert LossPlan().rows_at_once(8192, 2**18, 2**28, "cuda") == 2048
+    assert LossPlan().rows_at_once(4095, 2**18, 2**28, "cuda") == 4095
     assert plan.rows_at_once(4, 100, 100) == (4 if plan.chunks is None else -(-4 // min(plan.chunks, 4)))

@@ -66,7 +66,8 @@ def replaced(graph: torch.fx.Graph, node: Node, call: NamedCall, plan: LossPlan)
     if dtype == torch.float16:
         raise Miss("float16 has too little range for gradients that are not yet divided", layer.node)
     size = example(layer.weight).numel() * dtype.itemsize
-    chunk = plan.rows_at_once(count, example(logits).shape[-1] * dtype.itemsize, size)
+    device = example(logits).device.type
+    chunk = plan.rows_at_once(count, example(logits).shape[-1] * dtype.itemsize, size, device)
     if chunk >= count:
         raise Miss("its logits are small")
     write = NodeWriter(graph, node)
