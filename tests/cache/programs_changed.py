@@ -32,6 +32,19 @@ def operator(name: str, kernel: str, fake: str = "torch.empty_like(x)", call: st
 
 
 CHANGED: dict[str, Program] = {
+    # -- NumPy
+    "numpy_function": changed(
+        "import numpy as np\ng = np.@@\ndef f(x): return x * float(g(4.0)), g(4.0)\n", "sqrt", "cbrt"
+    ),
+    "numpy_sum": changed(
+        "import numpy as np\ng = np.@@\ndef f(x): return x * float(g([2, 3])), g([2, 3])\n", "sum", "prod"
+    ),
+    "numpy_scalar": changed("import numpy as np\ndef f(x): return x * 2, np.float32(@@) * 2\n", "2", "3"),
+    "numpy_errors": changed(
+        "import numpy as np\nnp.seterr(divide='@@')\ndef f(x): return x * 2, np.log(np.float64(0.0))\n",
+        "ignore",
+        "raise",
+    ),
     # -- enums
     "int_enum_arithmetic": changed(INT_ENUM + "def f(x): return x * Act.SCALE\n", "SCALE = 2", "SCALE = 3"),
     "int_enum_compared": changed(

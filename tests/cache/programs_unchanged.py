@@ -25,6 +25,20 @@ def args(): return (torch.ones(2, 4),)
 UNCHANGED: dict[str, Program] = {
     "function": Program("def f(x): return x.sin() + 1\ndef args(): return (torch.ones(3),)"),
     "module": Program(MODULE),
+    "numpys_functions_and_scalars": Program(
+        """
+        import numpy as np
+        N = np.float64(2)
+        def f(x): return x * float(np.sum([2, 3])), np.sqrt(8), np.int8(5) + np.int8(1), np.bool_(True), N, N is N
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "version_of_torch": Program(
+        """
+        def f(x): return x * (2 if torch.__version__ >= "2.0" else 3)
+        def args(): return (torch.ones(3),)
+        """
+    ),
     "helper_and_global": Program(
         """
         SCALE = 3

@@ -9,11 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import torchdynamo
 from torchdynamo.cache.store import coverage
+from torchdynamo.cache.store.facts import describe, made_again
 from torchdynamo.cache.store.frames import agree
 from torchdynamo.cache.store.hashes import hash_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved
@@ -178,3 +180,24 @@ def test_code_is_told_by_what_it_does_and_where_it_is() -> None:
 )
 def test_only_python_itself_is_of_the_environment(name: str, known: bool) -> None:
     assert coverage.is_of_environment(coverage.LIBRARY + name) is known
+
+
+def test_functions_that_are_not_numpys_own_are_not_stored() -> None:
+    """They may have the name of one that is."""
+    made: Any = np.frompyfunc(abs, 1, 1)
+    with pytest.raises(NotStorable, match="not NumPy's own"):
+        describe(made)
+    assert describe(np.sqrt).kind == "ufunc"
+    assert describe(np.sum).parts[0] is np.sum._implementation  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [np.float32(0.1), np.int8(-3), np.bool_(True), np.complex64(1j), np.float64(-0.0)])
+def test_scalars_of_numpy_are_made_again_to_the_bit(value: Any) -> None:
+    found = describe(value)
+    made = made_again(found.kind, found.values, found.parts)
+    assert type(made) is type(value) and made.tobytes() == value.tobytes()
+
+
+def test_which_nan_a_scalar_of_numpy_is_is_not_stored() -> None:
+    with pytest.raises(NotStorable, match="NaN"):
+        describe(np.float32("nan"))

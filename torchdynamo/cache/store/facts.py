@@ -57,6 +57,9 @@ def describe(obj: Any) -> Description:
     cls = type(obj)
     if issubclass(cls, type):
         return _class(obj)
+    found = None if of_type(cls, "__flags__") & _HEAP else _KINDS_OF_NUMPY.get(type_name(cls))
+    if found is not None:
+        return found(obj)
     if issubclass(cls, types.ModuleType):
         return Description("module", _module(obj).values, (cls,))
     if issubclass(cls, enum.Enum):
@@ -247,12 +250,53 @@ def _owner_of(found: Any) -> Any:
     return getattr(found, "__objclass__", None)
 
 
-MADE = frozenset({"namespace", "C function", "descriptor"})
-"""Kinds of objects that are found by the object that they belong to."""
+def _universal_function(obj: Any) -> Description:
+    """Describe a function of NumPy's own that works on each element; others may have any name."""
+    version, name = version_of("numpy"), obj.__name__
+    modules = (OF_MODULE.__get__(sys.modules[each]) for each in _NUMPY_IN_C if each in sys.modules)
+    if not any(each.get(name) is obj for each in modules):
+        raise NotStorable(f"the function {name} is not NumPy's own")
+    return Description("ufunc", (name, version))
+
+
+_NUMPY_IN_C = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
+
+
+def _dispatched(obj: Any) -> Description:
+    """Describe a function of NumPy's own that other arrays may take over."""
+    if str(obj.__module__).partition(".")[0] != "numpy":
+        raise NotStorable(f"the function {obj.__name__} is not NumPy's own")
+    return Description("dispatched function", (obj.__name__, version_of("numpy")), (obj._implementation,))
+
+
+def _scalar(obj: Any) -> Description:
+    if obj != obj:
+        raise NotStorable("it rests on which NaN a constant is: one equals none, and is found by identity")
+    return Description("NumPy scalar", (obj.dtype.str, obj.tobytes()))
+
+
+_SCALARS = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+_KINDS_OF_NUMPY: dict[str, Describe] = {
+    "numpy.ufunc": _universal_function,
+    "numpy._ArrayFunctionDispatcher": _dispatched,
+    **{f"numpy.{name}": _scalar for name in _SCALARS},
+}
+"""By the name that C gives the type: NumPy is imported by whoever uses it."""
+MADE = frozenset({"namespace", "C function", "descriptor", "NumPy scalar"})
+"""Kinds of objects that are found by the object that they belong to, or are made of their values."""
 
 
 def made_again(kind: str, values: tuple[Any, ...], parts: tuple[Any, ...]) -> Any:
-    """Return an object by that which it belongs to, such as a method of an object in C; None if there is none."""
+    """Return an object by that which it belongs to, such as a method of an object in C; None if there is none.
+
+    A scalar of NumPy's belongs to nothing, and is made.
+    """
+    if kind == "NumPy scalar":
+        numpy = sys.modules.get("numpy")
+        return None if numpy is None else numpy.frombuffer(values[1], values[0])[0]
     if kind == "namespace":
         return OWN.__get__(parts[0])
     if kind == "descriptor" and issubclass(type(parts[0]), type):
@@ -294,7 +338,6 @@ _TUPLEGETTER = type(Description.__dict__["kind"])
 _KINDS: dict[Any, Describe] = {
     types.ModuleType: _module,
     types.CodeType: _code,
-    types.FunctionType: _function,
     types.BuiltinFunctionType: _builtin,
     types.MethodWrapperType: lambda obj: Description("C function", (obj.__name__,), (obj.__self__,)),
     types.MappingProxyType: _namespace,
@@ -312,6 +355,8 @@ _KINDS: dict[Any, Describe] = {
     functools._lru_cache_wrapper: _cached,
     **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
     re.Pattern: lambda obj: Description("pattern", (obj.pattern, obj.flags)),
+    torch.torch_version.TorchVersion: lambda obj: Description("version", (str.__str__(obj),)),
+    types.FunctionType: _function,
     **dict.fromkeys((torch.finfo, torch.iinfo), lambda obj: Description(type(obj).__name__, (str(obj.dtype),))),
     **dict.fromkeys((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, types.CellType), _held),
     **dict.fromkeys(_HELD, _held),

@@ -195,8 +195,16 @@ def facts_of_environment() -> dict[str, str]:
         "extension": str(_extension()),
         "machine": f"{sys.platform} {platform.machine()}",
         "processor": _processor(),
-        "instructions": f"{torch.backends.cpu.get_cpu_capability()} {os.environ.get('ATEN_CPU_CAPABILITY', '')}",
+        "instructions": f"{torch.backends.cpu.get_cpu_capability()} {' '.join(map(_set, _NARROWER))}",
     }
+
+
+_NARROWER = ("ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES")
+"""Variables by which torch and NumPy use fewer of the processor's instructions."""
+
+
+def _set(name: str) -> str:
+    return os.environ.get(name, "")
 
 
 def _extension() -> str:
