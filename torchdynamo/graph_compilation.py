@@ -31,6 +31,7 @@ from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.deopt_safety import stages
 from torchdynamo.graph.host_nodes import has_host_nodes
 from torchdynamo.graph.mutation import effects_of, mutated_inputs
+from torchdynamo.graph.numpy_nodes import shrink_examples
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.graph.wrappers import is_wrapper
 from torchdynamo.guards.aliases import written_apart
@@ -91,8 +92,7 @@ def compile_captured(
     told, leaving = rerun.raised if rerun else None, blocks_left(captured)
     effects = effects_of(gm)
     written = captured.code if draft.does_nothing_else and not effects.communicates else None
-    parts: list[CodeType] = []
-    program = Program(starting(captured), builder.call_sites, parts)
+    program = Program(starting(captured), builder.call_sites)
     mutates = mutated_inputs(gm)
     advice = failed_graph(gm, backend).advice
     handler = on_error(gm, compiler.backend_name, mutates, shown, told, leaving, program, written is not None, advice)
@@ -104,7 +104,8 @@ def compile_captured(
     backend = backend if plain else decline_graph
     compile_with = functools.partial(compile_graph, name=shown, fullgraph=compiler.fullgraph)
     if plain and has_host_nodes(gm):
-        backend = between_arrays(backend, compile_with, parts)
+        shrink_examples(gm.graph)
+        backend = between_arrays(backend, compile_with)
     compile_part = functools.partial(compile_with, backend=backend)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()

@@ -303,7 +303,7 @@ def tolist_of_shape(x):
 ARRAY = np.arange(4.0, dtype=np.float32)
 
 
-@case(X, breaks="unsupported argument")
+@case(X)
 def from_numpy_global(x):
     return x + torch.from_numpy(ARRAY)
 

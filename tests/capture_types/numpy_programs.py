@@ -20,7 +20,7 @@ class NumpyProgram(NamedTuple):
 
 PROGRAMS: dict[str, NumpyProgram] = {}
 WEIGHTS = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
-LOOKUP = np.array([3, 1, 2, 0])
+LOOKUP = np.array([2, 1, 0, 1])
 BIG = np.arange(20_000, dtype=np.float32)
 
 
@@ -59,12 +59,12 @@ def to_numpy_of_a_detached(x):
     return x.sin().detach().cpu().numpy()
 
 
-@program(whole=False)
+@program()
 def asarray(x):
     return np.asarray(x * 2)
 
 
-@program(whole=False)
+@program()
 def array_of(x):
     return np.array(x.cos()), np.array(x, dtype=np.float64), np.array(x, copy=True)
 
@@ -85,12 +85,12 @@ def tensor_of_array(x):
     return torch.Tensor(x.numpy() * 2), torch.FloatTensor(np.ones(3, np.float32)) + x[:, 0]
 
 
-@program(whole=False)
+@program()
 def tensor_and_array(x):
     return x * x.numpy(), x + WEIGHTS, x.numpy() + 1
 
 
-@program(whole=False)
+@program()
 def from_dlpack_view(x):
     return torch.from_numpy(x.numpy().T)
 
@@ -107,7 +107,7 @@ def view_of_a_view(x):
 
 
 # -- elementwise ----------------------------------------------------------------------------------------------------
-@program(whole=False)
+@program()
 def arithmetic(x):
     a = x.numpy()
     return torch.from_numpy((a + 1) * 2 - a / 3 + a * a - 1 / (a + 5))
@@ -170,7 +170,7 @@ def types(x):
     return a.astype(np.float64) + 1, a.astype(int), (a > 0).astype(np.float32), a + np.float64(1), a * np.float32(2)
 
 
-@program(numbers, whole=False)
+@program(numbers)
 def integers(n):
     a = n.numpy()
     return a + 1, a * a, a / 2, a // 2, a % 3, a << 1, a & 3, -a, np.abs(a), a**2
@@ -267,12 +267,12 @@ def joined(x):
     return np.concatenate([a, a]), np.stack([a, a * 2], axis=1), np.vstack([a, WEIGHTS]), np.hstack([a, a])
 
 
-@program(whole=False)
+@program()
 def split(x):
     return [torch.from_numpy(part) for part in np.split(x.numpy(), 2, axis=1)]
 
 
-@program(whole=False)
+@program()
 def padded(x):
     return torch.from_numpy(np.pad(x.numpy(), ((1, 1), (0, 2)))), np.tile(x.numpy(), 2), np.repeat(x.numpy(), 2, axis=0)
 
@@ -283,7 +283,7 @@ def flipped(x):
     return np.flip(a, 0).copy(), a[::-1].copy(), np.roll(a, 1, axis=1), np.rot90(a).copy()
 
 
-@program(whole=False)
+@program()
 def indexed(x):
     a = x.numpy()
     return a[0], a[-1, 1:3], a[..., 0], a[::2], a[LOOKUP[:2]], a[[0, 2]], a[:, LOOKUP]
@@ -323,7 +323,7 @@ def grids(x):
 
 
 # -- libraries ------------------------------------------------------------------------------------------------------
-@program(whole=False)
+@program()
 def linear_algebra(x):
     a = x.numpy()
     square = a @ a.T + np.eye(3, dtype=np.float32)
@@ -341,7 +341,7 @@ def einsum(x):
     return torch.from_numpy(np.einsum("ij,kj->ik", x.numpy(), WEIGHTS)), np.outer(x[0].numpy(), WEIGHTS[0])
 
 
-@program(whole=False)
+@program()
 def interpolated(x):
     return np.interp(x.numpy(), [-1.0, 0.0, 1.0], [0.0, 1.0, 4.0]), np.searchsorted(
         np.array([-1.0, 0.0, 1.0]), x.numpy()
@@ -372,7 +372,7 @@ def written_copy(x):
     return torch.from_numpy(a)
 
 
-@program(whole=False)
+@program()
 def written_through(x):
     a = x.numpy()
     a[0] = 7
@@ -380,7 +380,7 @@ def written_through(x):
     return x * 2
 
 
-@program(whole=False)
+@program()
 def written_of_a_result(x):
     y = x * 2
     y.numpy()[0] = 1
@@ -396,14 +396,14 @@ def written_by_torch(x):
     return a, b
 
 
-@program(whole=False)
+@program()
 def written_behind(x):
     t = torch.from_numpy(x.numpy())
     t.add_(1)
     return x, t
 
 
-@program(whole=False)
+@program()
 def written_fresh(x):
     out = np.zeros((3, 4), dtype=np.float32)
     out[1:] = x.numpy()[1:]
@@ -411,7 +411,7 @@ def written_fresh(x):
     return torch.from_numpy(out) + x
 
 
-@program(whole=False)
+@program()
 def out_argument(x):
     a, out = x.numpy(), np.empty_like(x.numpy())
     np.multiply(a, 2, out=out)
@@ -420,6 +420,21 @@ def out_argument(x):
 
 
 @program(whole=False)
+def out_by_position(x):
+    a, out, fresh = x.numpy(), np.empty((3, 4), np.float32), np.zeros(4, np.float32)
+    np.add(a, 1, out)
+    a.clip(0, 1, a)
+    totals = np.sum(a, 0, None, fresh)
+    return out, x + 1, totals is fresh, fresh
+
+
+@program()
+def turned_constant(x):
+    a = np.arange(12, dtype=np.float32).reshape(4, 3).T
+    return torch.from_numpy(a), torch.from_numpy(a) * 2, torch.tensor(a)
+
+
+@program()
 def copied_to(x):
     out = np.zeros((3, 4), np.float32)
     np.copyto(out, x.numpy())
@@ -428,7 +443,7 @@ def copied_to(x):
 
 
 # -- arrays from outside --------------------------------------------------------------------------------------------
-@program(array, whole=False)
+@program(array)
 def argument(x, a):
     return x + torch.from_numpy(a)
 
@@ -438,26 +453,26 @@ def argument_computed(x, a):
     return x * torch.as_tensor(a * 2 + 1).sum(), a.mean(axis=0)
 
 
-@program(array, whole=False)
+@program(array)
 def argument_returned(x, a):
     return x + 1, a, a[1:]
 
 
-@program(array, whole=False)
+@program(array)
 def argument_written(x, a):
     a[0] = x.numpy()[0]
     a += 1
     return x + torch.from_numpy(a)
 
 
-@program(array, whole=False)
+@program(array)
 def argument_shared(x, a):
     t = torch.from_numpy(a)
     t.mul_(2)
     return t, x + t
 
 
-@program(whole=False)
+@program()
 def closed_over_large(x):
     return x + torch.from_numpy(BIG)[:4], BIG[:3]
 
@@ -467,13 +482,13 @@ def arguments_in_a_list(x, arrays):
     return x + torch.from_numpy(np.stack(arrays)).sum(0), torch.tensor(np.array(arrays))
 
 
-@program(lambda: (torch.randn(3, 4), np.arange(3)), whole=False)
+@program(lambda: (torch.randn(3, 4), np.arange(3)))
 def index_array(x, index):
     return x[index], x[torch.from_numpy(index)]
 
 
 # -- errors, warnings, random numbers -------------------------------------------------------------------------------
-@program(lambda: (torch.zeros(3),), whole=False)
+@program(lambda: (torch.zeros(3),))
 def divided_by_zero(x):
     a = x.numpy()
     return 1 / a, np.log(a), a / a

@@ -8,26 +8,27 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from types import CodeType
 from typing import Any
 
 import torch.fx
 
+from torchdynamo import _native
+from torchdynamo.backends.preserve import mutated_positions
 from torchdynamo.backends.registry import Backend
 from torchdynamo.backends.split_backward import SplitGraph
 from torchdynamo.graph.host_nodes import has_host_bodies, may_cross, runs_as_it_is
 from torchdynamo.graph.mutation import changes_modes
 from torchdynamo.graph.passes.stages import GETTERS, can_be_cut, cut
 from torchdynamo.graph.torch_compat import MODE_CHANGES
+from torchdynamo.graph.tracebacks import AS_CAPTURED
 
 CompilePart = Callable[..., Callable[..., Any]]
 
 
-def between_arrays(backend: Backend, compile_part: CompilePart, codes: list[CodeType]) -> Backend:
+def between_arrays(backend: Backend, compile_part: CompilePart) -> Backend:
     """Return a backend for graphs with nodes that run as they are, which has the backend compile the pieces between.
 
-    compile_part: compiles a graph by a backend. codes: gets the code of pieces that run as they are, whose errors are
-    the program's own. The result declines graphs that cannot be cut.
+    compile_part: compiles a graph by a backend. The result declines graphs that cannot be cut.
     """
 
     @functools.wraps(backend)
@@ -36,10 +37,14 @@ def between_arrays(backend: Backend, compile_part: CompilePart, codes: list[Code
         if not can_be_cut(gm.graph, after, may_cross) or keeps_modes(gm) or has_host_bodies(gm):
             return None
         stages = cut(gm, [node.name for node in after])
-        codes.extend(
-            stage.module.forward.__code__ for stage in stages if any(map(runs_as_it_is, stage.module.graph.nodes))
-        )
-        return SplitGraph(gm, stages, functools.partial(compile_part, backend=backend), runs_as_it_is)
+        for stage in stages:
+            if any(map(runs_as_it_is, stage.module.graph.nodes)):
+                code = stage.module.forward.__code__
+                AS_CAPTURED[id(code)] = code
+        return SplitGraph(gm, stages, compile_piece, runs_as_it_is)
+
+    def compile_piece(gm: torch.fx.GraphModule, given: Sequence[Any]) -> Callable[..., Any] | None:
+        return compile_part(gm, given, backend=backend) if are_apart(gm, given) else None
 
     pieces.leaves_inputs_alone = True  # type: ignore[attr-defined] # each piece sees to its own
     return pieces
@@ -49,6 +54,16 @@ def seams(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """Return the nodes after which pieces begin that a backend compiles, or that run as they are."""
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
     return [one for one, other in itertools.pairwise(nodes) if runs_as_it_is(one) != runs_as_it_is(other)]
+
+
+def are_apart(gm: torch.fx.GraphModule, given: Sequence[Any]) -> bool:
+    """Return whether the inputs that a piece writes to share no memory with others: backends assume that."""
+    at = frozenset(mutated_positions(gm))
+    groups = [[], []]  # type: ignore[var-annotated]
+    for index, each in enumerate(given):
+        if isinstance(each, torch.Tensor):
+            groups[index in at].append(each)
+    return not groups[1] or _native.tensors_apart(tuple(groups[1]), tuple(groups[0]))
 
 
 def keeps_modes(gm: torch.fx.GraphModule) -> bool:

@@ -220,7 +220,7 @@ def on_error(
             error = error.original
         if isinstance(error, (InternalError, RanksDisagree, RecordingError, VerificationError)):
             return program.shown(error, code)
-        if is_ordinary(error) and not program.own(error, code):
+        if is_ordinary(error) and not raised_inside(error, code):
             if done:
                 return program.shown(failed_after(done, error, advice(args)), code)
             result, failed = _attempt(eager, args)

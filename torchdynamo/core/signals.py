@@ -42,6 +42,7 @@ class Assumption(Enum):
     SLICES = "slices lie within their tensors"
     ADDRESSES = "no key of a dict of numbers is the id of an object"
     COPIES = "what one way of a captured branch leaves alone is not written to, and does not leave the frame"
+    ARRAYS = "arrays that were there are constants, and memory of an array that a tensor shares is not written to"
     DRAWS = "a graph that draws from NumPy's generators has no sizes that vary"
     MARKED = "functions marked by torch.compile's allow_in_graph can be inlined"
 

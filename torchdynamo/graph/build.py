@@ -131,13 +131,15 @@ class GraphBuilder(FakeExecution):
         self._numbers += 1
         return self.object_input(f"s{self._numbers - 1}", number, source)
 
-    def object_input(self, name_hint: str, example: Any, source: Source) -> Node:
-        """Make an input of something that exists before the graph runs."""
+    def object_input(self, name_hint: str, example: Any, source: Source, memory: Any = None) -> Node:
+        """Make an input of something that exists before the graph runs. memory: a fake tensor that has what it has."""
         with self.graph.inserting_after(self._last_placeholder):
             node = self.graph.placeholder(name_hint)
         node.target = node.name
         origin = InputSource(node.name, source, static=False)
         node.meta = {"example_value": example, "source": origin, "static_input": False}
+        if memory is not None:
+            self._memory[node] = memories_of([memory])
         self._last_placeholder = node
         return node
 

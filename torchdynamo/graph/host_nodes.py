@@ -50,7 +50,13 @@ def is_for_host(node: torch.fx.Node) -> bool:
     """Return whether no backend can be given a graph with this node."""
     if node.op in ("placeholder", "output"):
         return False
-    return node.target is of_numpy or is_on_host(node.meta.get("example_value")) or draws_from_numpy(node)
+    known = node.target is of_numpy or is_on_host(node.meta.get("example_value"))
+    return known or takes_arrays(node) or draws_from_numpy(node)
+
+
+def takes_arrays(node: torch.fx.Node) -> bool:
+    """Return whether a node takes an array, which may be an input of the graph."""
+    return any(is_array(each.meta.get("example_value")) for each in node.all_input_nodes)
 
 
 def draws_from_numpy(node: torch.fx.Node) -> bool:

@@ -19,9 +19,11 @@ np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") 
 def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], place: tuple[Any, ...] = ()) -> Any:
     """Call a NumPy function or method by its name, as in `sin`, `linalg.inv`, `ndarray.sum`: a target of graph nodes.
 
+    `operator.add` is Python's operator.
+
     place: a CallLine, to which NumPy's warnings are attributed; the traceback of an error leaves it out.
     """
-    fn = operator.attrgetter(name)(np)
+    fn = getattr(operator, name[9:]) if name.startswith("operator.") else operator.attrgetter(name)(np)
     if not place:
         return fn(*args, **kwargs)
     line = CallLine(*place)
@@ -52,3 +54,17 @@ def lines_of(gm: torch.fx.GraphModule) -> list[str]:
     """Return a line for each call of NumPy in a graph: the function, and where the program calls it."""
     calls = [node for node in gm.graph.nodes if node.target is of_numpy and len(node.args) > 3]
     return [f"numpy.{node.args[0]}, {node.args[3][0]}:{node.args[3][2]}" for node in calls]
+
+
+def shrink_examples(graph: torch.fx.Graph) -> None:
+    """Replace arrays that nodes were tried on by ones that take no memory; a graph may live long."""
+    for node in graph.nodes:
+        if is_array(node.meta.get("example_value")):
+            node.meta["example_value"] = small(node.meta["example_value"])
+
+
+def small(example: Any) -> Any:
+    """Return an array of the same type and shape in the memory of one element; of a list or tuple, a list of such."""
+    if isinstance(example, (list, tuple)):
+        return [small(each) for each in example]
+    return np.broadcast_to(np.zeros((), example.dtype), example.shape) if isinstance(example, np.ndarray) else example

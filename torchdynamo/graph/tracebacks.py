@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, MappingProxyType, TracebackType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch.fx.graph_module
 
@@ -37,11 +37,6 @@ class Program(NamedTuple):
 
     start: CallSite | None = None
     nodes: Mapping[str, CallSite] = MappingProxyType({})
-    parts: Sequence[CodeType] = ()  # code of stages that run as they were captured
-
-    def own(self, error: BaseException, graph: CodeType) -> bool:
-        """Return whether an error is the program's: it came out of the graph with this code, or one of the parts."""
-        return any(raised_inside(error, code) for code in (graph, *self.parts))
 
     def shown(self, error: BaseException, graph: CodeType) -> BaseException:
         """Return an error that left a graph with this code, with the traceback that it would have in the program.
@@ -51,9 +46,7 @@ class Program(NamedTuple):
         """
         site, inside, running = self.start, error.__traceback__, False
         for entry in _entries(error.__traceback__):
-            running |= (
-                entry.tb_frame.f_code is graph or entry.tb_frame.f_code in self.parts
-            )  # later frames may belong to bodies and stages of it
+            running |= is_of(entry.tb_frame.f_code, graph)  # later frames may belong to bodies and stages of it
             found = self._at(entry) if running else None
             if found is not None:
                 site, inside = found, entry.tb_next
@@ -72,9 +65,18 @@ PROGRAMS: WeakKeyDictionary[torch.fx.GraphModule, Program] = WeakKeyDictionary()
 """Programs of bodies, which run at another time than the frame that they were captured in."""
 
 
+AS_CAPTURED: WeakValueDictionary[int, CodeType] = WeakValueDictionary()
+"""By id: code of parts of graphs that run operator by operator, whatever the backend."""
+
+
+def is_of(code: CodeType, graph: CodeType) -> bool:
+    """Return whether code is that of a graph, or of a part that runs as it was captured."""
+    return code is graph or AS_CAPTURED.get(id(code)) is code
+
+
 def raised_inside(error: BaseException, code: CodeType) -> bool:
     """Return whether an error came out of a run of this code: eager's own graph, not a compiled version."""
-    return any(entry.tb_frame.f_code is code for entry in _entries(error.__traceback__))
+    return any(is_of(entry.tb_frame.f_code, code) for entry in _entries(error.__traceback__))
 
 
 def _foreign(trace: TracebackType | None) -> TracebackType | None:

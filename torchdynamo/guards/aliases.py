@@ -11,6 +11,7 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.capture.capture import Capture
+from torchdynamo.capture.torch.numpy_arrays import Flowing
 from torchdynamo.capture.torch.wrappers import located_leaves
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.source import Guard, Source, local
@@ -27,10 +28,10 @@ class Memory(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A tensor that is an input of the graph."""
+    """A tensor or array that is an input of the graph."""
 
     source: Source
-    tensor: torch.Tensor
+    tensor: Any
     grown: bool  # it requires a gradient at the end of the frame
 
 
@@ -76,7 +77,7 @@ def dict_guards(vm: Machine, new: Source | None) -> list[Guard]:
 
 
 def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
-    """Return the inputs that the graph writes to, and its other inputs."""
+    """Return the inputs that the graph writes to, arrays among them, and its other inputs."""
     names = mutated_inputs(gm)
     written: list[Input] = []
     read: list[Input] = []
@@ -84,6 +85,11 @@ def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
         if value.source is not None:
             group = written if value.node.name in names else read
             group.append(Input(value.source, vm.input_objects[value.node], value.fake.requires_grad))
+    for each in vm.objects_in:
+        if isinstance(vm.input_objects[each.node], LENDERS):
+            (written if each.node.name in names else read).append(
+                Input(each.source, vm.input_objects[each.node], False)
+            )
     return written, read
 
 
@@ -108,7 +114,8 @@ def memories(vm: Machine) -> tuple[list[Memory], list[Memory]]:
     written: list[Memory] = []
     read: list[Memory] = []
     for entity in vm.heap.entities:
-        if entity.source is not None and entity.items is not None and issubclass(entity.pytype, LENDERS):
+        in_frame = entity.items is not None and entity.items.__class__ is not Flowing
+        if entity.source is not None and in_frame and issubclass(entity.pytype, LENDERS):
             (written if entity.touched else read).append(Memory(entity.source, entity.real))
     return written, read
 
@@ -148,7 +155,8 @@ def view_guards(grown: list[Input], inputs: list[Input]) -> list[Guard]:
     A write through a view gives that history to its base and to all other views of the base, which require gradients
     from then on.
     """
-    given = {each.source: each.tensor for each in inputs if not each.tensor.requires_grad} if grown else {}
+    tensors = [each for each in inputs if isinstance(each.tensor, torch.Tensor)]
+    given = {each.source: each.tensor for each in tensors if not each.tensor.requires_grad} if grown else {}
     given.update((each.source, each.tensor) for each in grown)
     known = {id(tensor): source for source, tensor in given.items()}
     made: list[Guard] = []

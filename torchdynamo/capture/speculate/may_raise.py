@@ -78,7 +78,7 @@ def memory_of(examples: Iterable[Any]) -> Iterator[int]:
 
 # Errors that operators raise by values, and the names of Python's own that are none of these: who waits for such,
 # `except NotImplementedError`, does not hear of them.
-RAISED = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, ArithmeticError)
+RAISED = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, FloatingPointError, RuntimeWarning)
 OTHERS = frozenset(
     name
     for name, cls in vars(builtins).items()

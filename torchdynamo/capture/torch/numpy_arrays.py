@@ -1,13 +1,14 @@
 """NumPy's arrays and scalars inside a frame: constants, computed with by NumPy itself while the frame is captured.
 
-An array that existed is guarded by its contents, and may not be written to. What a tensor holds is not known at
-capture, so an array made of one ends the graph.
+An array that existed is guarded by its contents, unless they vary, it is large, or it is written to or shared: then it
+is an input of the graph, as arrays that tensors hold are values of it (numpy_memory.py).
 """
 
 from __future__ import annotations
 
 import sys
 import types
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -16,10 +17,11 @@ import torch.fx
 from torchdynamo.capture.torch import numpy_settings
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import Entity
-from torchdynamo.core.signals import Break
+from torchdynamo.core.call_sites import line_of
+from torchdynamo.core.signals import Assumption, Break, Retry
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
-from torchdynamo.graph.numpy_nodes import np
+from torchdynamo.graph.numpy_nodes import np, of_numpy
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 14  # bytes: what is compared before each call, or written into the graph
 # Functions of NumPy that do something besides computing, read settings, or draw random numbers.
 EFFECTS = frozenset(
-    "copyto put place putmask fill_diagonal put_along_axis save savez savez_compressed savetxt load loadtxt fromfile "
+    "save savez savez_compressed savetxt load loadtxt fromfile "
     "memmap genfromtxt fromregex seterr seterrcall setbufsize set_printoptions errstate printoptions empty empty_like "
     "geterr geterrcall getbufsize get_printoptions _get_extobj_dict _make_extobj "
     "frombuffer require shares_memory may_share_memory byte_bounds show_config info vectorize nditer".split()
@@ -60,7 +62,8 @@ class Flowing(NamedTuple):
     """A node of the graph that gives the contents of an array, or a number of NumPy's."""
 
     node: torch.fx.Node
-    borrowed: bool = False  # a tensor's own memory
+    lender: Any = None  # the fake tensor that stands for its memory, if tensors or others have that, too
+    memory: Any = None  # the array that has all of that memory, to which the lender's first element belongs
     drawn: bool = False  # random numbers
 
     @property
@@ -84,13 +87,91 @@ def flowing(vm: Machine, value: Value) -> Flowing | None:
     """Return the node behind an array, or a number of NumPy's, that the graph gives; None for any other value."""
     if value.__class__ is not Object or np is None or not issubclass(value.pytype, (np.ndarray, np.generic)):
         return None
-    items = vm.entity(value).items
-    return items if items.__class__ is Flowing else None
+    entity = vm.entity(value)
+    if entity.items is None and entity.source is not None and value.pytype is np.ndarray:
+        entity.items = model.FLOWING_INPUT[np.ndarray](vm, entity)
+    return entity.items if entity.items.__class__ is Flowing else None
+
+
+def as_inputs(vm: Machine) -> None:
+    """Capture again with arrays that were there as inputs of the graph, unless they are already."""
+    if Assumption.ARRAYS not in vm.builder.numbers.dropped:
+        raise Retry(Assumption.ARRAYS)
+
+
+def constant(vm: Machine, array: Any) -> Flowing:
+    """Return a node that makes an array of these contents."""
+    kind = array.dtype.str
+    if array.size > 1 and array.nbytes > LARGEST and array.tobytes() == array[(0,) * array.ndim].tobytes() * array.size:
+        return made(vm, "full", (array.shape, array.flat[0].item()), {"dtype": kind})
+    if array.nbytes > LARGEST or array.dtype.kind not in "biufc":
+        raise Break("unsupported argument", what="array", type="ndarray")
+    return made(vm, "array", (array.tolist(),), {"dtype": kind})
+
+
+def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flowing:
+    """Add a node that calls NumPy, after a trial on arrays of other contents, and return it."""
+    examples = torch.fx.node.map_arg((args, kwargs), trial_of)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            example = of_numpy(name, tuple(examples[0]), dict(examples[1]))
+    except Exception as error:  # perhaps only of these contents: Python will say
+        raise Break("data-dependent value", name=f"numpy.{name}") from error
+    vm.ops += 1
+    found = line_of(vm.frames)
+    given = (name, args, kwargs) if found is None else (name, args, kwargs, tuple(found[0]))
+    return Flowing(vm.builder.note(of_numpy, given, {}, example, vm.position()))
+
+
+def as_index(vm: Machine, key: Value) -> Value:
+    """Return the index of a tensor with tensors in place of arrays of the graph, and of an array of one dimension."""
+    if key.__class__ is not Object or np is None:
+        return key
+    if key.pytype is tuple and flows(vm, key):
+        return vm.new(
+            tuple, [as_tensor(vm, part) if flowing(vm, part) is not None else part for part in vm.iterate(key)]
+        )
+    if key.pytype is np.ndarray:
+        known = flowing(vm, key)
+        if (array_of(vm, key) if known is None else known.example).ndim == 1:  # rows of others are indices each
+            return as_tensor(vm, key)
+    return key
+
+
+def as_tensor(vm: Machine, array: Value) -> Value:
+    return vm.call(Known(torch.as_tensor), [array], {})
+
+
+def trial_of(node: torch.fx.Node) -> Any:
+    """Return what a call is tried with in place of a node: an array, or a tensor, of other contents."""
+    example = node.meta["example_value"]
+    if isinstance(example, torch.Tensor):
+        return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype).fill_(1)
+    return example
 
 
 def flowing_type(value: Value) -> bool:
     """Return whether a value is a number of NumPy's that a graph gives."""
     return value.__class__ is Object and np is not None and issubclass(value.pytype, np.generic)
+
+
+def is_numpys(value: Value) -> bool:
+    """Return whether a value is an array, or a number of NumPy's that a graph gives."""
+    return flowing_type(value) or is_array(value)
+
+
+def meets_tensor(a: Value, b: Value) -> bool:
+    """Return whether one of two operands is an array and the other a tensor: NumPy computes what they give."""
+    return (a.__class__ is TensorNode and is_array(b)) or (b.__class__ is TensorNode and is_array(a))
+
+
+def with_tensor(vm: Machine, fn: Any, a: Value, b: Value) -> Value:
+    return model.FLOWING_BINARY[np.ndarray](vm, fn, a, b)
+
+
+def is_array(value: Value) -> bool:
+    return value.__class__ is Object and np is not None and value.pytype is np.ndarray
 
 
 def flows(vm: Machine, value: Value) -> bool:
@@ -127,6 +208,7 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
     for entity in arrays(vm):
         fixed = entity.payload_if(ArrayContents) if entity.source is None else contents_of(entity.real)
         if fixed is not None and fixed != contents_of(entity.items):
+            as_inputs(vm)
             raise Break("side effect not replayable", what=f"numpy.{name}, which writes into an array that others see,")
     given = zip((*args, *kwargs.values()), (*real, *named.values()), strict=True)
     same = (value for value, each in given if each is result and value.__class__ is Object)  # `a += 1`, `asarray(a)`
@@ -163,14 +245,12 @@ def unknown(obj: Any) -> Value:
 def array_of(vm: Machine, value: Object) -> Any:
     """Return the real array; of one that existed, a copy, guarded by its contents."""
     entity = vm.entity(value)
-    if entity.items is None:
+    if entity.items is None and flowing(vm, value) is None:
         source, real = entity.source, entity.real
         assert source is not None
         if real.nbytes > LARGEST or real.dtype.hasobject:
             raise Break("unsupported type", type="large ndarray" if real.nbytes > LARGEST else "ndarray of objects")
-        vm.guard(Source("attr", Source("attr", source, "dtype"), "str"), "EQUALS_MATCH", real.dtype.str)
-        vm.guard(Source("attr", source, "shape"), "EQUALS_MATCH", real.shape)
-        vm.guard(Source("attr", source, "strides"), "EQUALS_MATCH", real.strides)
+        guard_layout(vm, real, source)
         contents = Source("method", source, "tobytes")
         if contents in vm.builder.numbers.varying:
             raise Break("changing value", type="ndarray")
@@ -179,6 +259,13 @@ def array_of(vm: Machine, value: Object) -> Any:
     if entity.items.__class__ is Flowing:
         raise Break("data-dependent value", name="numpy")
     return entity.items
+
+
+def guard_layout(vm: Machine, real: Any, source: Source) -> None:
+    """Guard the type, shape and strides of an array that existed."""
+    vm.guard(Source("attr", Source("attr", source, "dtype"), "str"), "EQUALS_MATCH", real.dtype.str)
+    vm.guard(Source("attr", source, "shape"), "EQUALS_MATCH", real.shape)
+    vm.guard(Source("attr", source, "strides"), "EQUALS_MATCH", real.strides)
 
 
 def to_tensor(vm: Machine, array: Any) -> Value:
@@ -196,9 +283,24 @@ def share(vm: Machine, value: Object) -> Value:
     for entity in arrays(vm):
         if np.may_share_memory(entity.items, array):
             if entity.source is not None:
+                as_inputs(vm)
                 raise Break("unsupported argument", what="tensor", type="ndarray that existed before")
             entity.payload = contents_of(entity.items)
-    return to_tensor(vm, array)
+    made = laid_out(vm, array)
+    if made is None:
+        raise Break("unsupported argument", what="tensor", type="ndarray with gaps")
+    return made
+
+
+def laid_out(vm: Machine, array: Any) -> Value | None:
+    """Return the array as a tensor that lies as it does; None for one with gaps, or that goes backwards."""
+    if array.flags.c_contiguous or array.dtype.kind not in "biufc":
+        return to_tensor(vm, array)
+    flat = array.ravel(order="K")  # in the order of memory
+    strides = [step // array.itemsize for step in array.strides]
+    if any(step < 0 for step in strides) or not np.shares_memory(flat, array):
+        return None
+    return vm.call_method(to_tensor(vm, flat), "as_strided", Known(array.shape), Known(tuple(strides)))
 
 
 def plain(obj: Any) -> Any:

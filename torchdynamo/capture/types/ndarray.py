@@ -8,13 +8,22 @@ from typing import Any
 
 import torch
 
-from torchdynamo.capture.torch import numpy_arrays, numpy_numbers
+from torchdynamo.capture.torch import numpy_arrays, numpy_memory, numpy_numbers
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import COPY, FLOWING_ITEMS, FLOWING_TENSOR, enters, function, iterates, rebuilds
+from torchdynamo.capture.vm.model import (
+    COPY,
+    FLOWING_CALL,
+    FLOWING_ITEMS,
+    FLOWING_TENSOR,
+    enters,
+    function,
+    iterates,
+    rebuilds,
+)
 from torchdynamo.capture.vm.wrap import enter_singleton
-from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.signals import Assumption, Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import np
@@ -48,6 +57,8 @@ def rebuild(emit: Any, entity: Entity) -> None:
     arrays = numpy_arrays.arrays(emit.capture.machine)
     shared = [each for each in arrays if each.ref in emit.made or each.payload is not None or each.source is not None]
     lies_otherwise = np.array(entity.items).strides != entity.items.strides
+    if any(each.source is not None and np.may_share_memory(entity.items, each.items) for each in shared):
+        numpy_arrays.as_inputs(emit.capture.machine)
     if lies_otherwise or any(np.may_share_memory(entity.items, other.items) for other in shared):
         raise Restart(entity.born - 1)
     push_call(emit, functools.partial(np.array, entity.items))
@@ -57,6 +68,8 @@ def sharing(fn: Any) -> None:
     """Register a function that makes a tensor of an array's own memory."""
 
     def row(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
+        if data.__class__ is Object and data.pytype is np.ndarray and Assumption.ARRAYS in vm.builder.numbers.dropped:
+            numpy_memory.in_graph(vm, data)
         if numpy_arrays.flowing(vm, data) is not None and not args:
             return FLOWING_TENSOR[np.ndarray](vm, fn, data, kwargs)
         if data.__class__ is Object and data.pytype is np.ndarray:
@@ -99,12 +112,40 @@ def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
         return vm.emit("call_function", torch.tensor, [data, *args], with_dtype(vm, data, kwargs))
     if args or not kwargs.keys() <= {"dtype", "device"}:
         raise Break("unsupported argument", what="tensor", type="ndarray")
-    made = numpy_arrays.to_tensor(vm, numpy_arrays.array_of(vm, data))
+    array = numpy_arrays.array_of(vm, data)
+    made = numpy_arrays.laid_out(vm, array) or numpy_arrays.to_tensor(vm, array)
     return vm.emit("call_method", "to", [made], kwargs) if kwargs else made
+
+
+def empty_as(fn: Any, filled: Any) -> None:
+    """Register a function that makes an array of no particular contents: of zeros, during a capture."""
+
+    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        return numpy_arrays.call(vm, filled, list(args), kwargs)
+
+    function(fn)(row)
+
+
+def through_an_array(fn: Any) -> None:
+    """Register a function that takes a tensor for the array that `numpy()` gives."""
+
+    def row(vm: Machine, first: Value, *args: Value, **kwargs: Value) -> Value:
+        if first.__class__ is TensorNode:
+            array = vm.call_method(first, "numpy")
+            if fn is np.array and "copy" not in kwargs:  # which warns, of a tensor
+                return FLOWING_CALL[np.ndarray](vm, fn, [first, *args], kwargs)
+            first = array
+        return numpy_arrays.call(vm, fn, [first, *args], kwargs)
+
+    function(fn)(row)
 
 
 if np is not None:
     numpy_arrays.rows()
+    empty_as(np.empty, np.zeros)
+    empty_as(np.empty_like, np.zeros_like)
+    for _fn in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray):
+        through_an_array(_fn)
     enters(np.generic)(enter_scalar)
     enters(np.dtype, np.ufunc, type(np.linalg.norm))(enter_singleton)
     iterates(np.ndarray)(items)

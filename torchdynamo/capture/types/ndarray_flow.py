@@ -6,7 +6,6 @@ are here whose result's type and shape do not depend on contents; all others end
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,52 +14,39 @@ import torch.fx
 
 from torchdynamo.capture.functions.warnings import FILTERS_CHANGED
 from torchdynamo.capture.speculate import may_raise
-from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_numbers
+from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_memory, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
+from torchdynamo.capture.torch.numpy_tables import (
+    BY_ELEMENT,
+    FUNCTIONS,
+    IN_PLACE,
+    INTO_FIRST,
+    METHODS,
+    PARTS,
+    READ,
+    SHAPED,
+    WRITERS,
+)
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import (
     COPY,
     FLOWING_ATTRIBUTE,
+    FLOWING_BINARY,
     FLOWING_CALL,
+    FLOWING_INPUT,
     FLOWING_ITEMS,
     FLOWING_TENSOR,
     models,
     rebuilds,
 )
-from torchdynamo.core.call_sites import line_of
 from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value
-from torchdynamo.graph.numpy_nodes import np, of_numpy
+from torchdynamo.graph.numpy_nodes import np
 
 BASE = torch._C.TensorBase
-
-FUNCTIONS = frozenset(
-    "concatenate stack vstack hstack dstack column_stack split array_split reshape ravel transpose swapaxes moveaxis "
-    "squeeze expand_dims flip fliplr flipud rot90 roll tile pad sum mean std var median average prod min max amin amax "
-    "ptp argmin argmax cumsum cumprod nansum nanmean nanmin nanmax nanstd any all sort argsort clip round around dot "
-    "matmul inner outer vdot tensordot einsum kron cross trace diagonal diag tril triu diff gradient interp "
-    "percentile quantile where zeros_like ones_like full_like array asarray ascontiguousarray copy broadcast_to "
-    "atleast_1d atleast_2d atleast_3d nan_to_num isclose real imag angle cov corrcoef meshgrid take_along_axis "
-    "linalg.norm linalg.inv linalg.det linalg.solve linalg.svd linalg.eigh linalg.eigvalsh linalg.cholesky linalg.qr "
-    "linalg.pinv fft.fft fft.ifft fft.rfft fft.irfft fft.fft2 fft.ifft2 fft.fftshift fft.ifftshift".split()
-)
-METHODS = frozenset(
-    "sum mean std var min max argmin argmax cumsum cumprod prod any all reshape ravel flatten transpose swapaxes "
-    "squeeze astype copy clip round dot trace diagonal argsort ptp conj conjugate view".split()
-    + [f"__{r}{name}__" for name in "add sub mul truediv floordiv mod pow matmul and or xor".split() for r in ("", "r")]
-    + [f"__{name}__" for name in "neg pos abs invert lt le gt ge eq ne getitem len".split()]
-)
-WRITERS = frozenset(
-    ["__setitem__", "fill", "sort"]
-    + [f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor".split()]
-)
-READ = frozenset({"shape", "ndim", "size", "dtype", "itemsize", "nbytes", "strides"})
-PARTS = frozenset({"T", "real", "imag"})
-# Where shapes are among the arguments, those may not depend on contents.
-SHAPED = frozenset({"reshape", "tile", "pad", "roll", "broadcast_to", "full_like", "swapaxes", "moveaxis", "view"})
 
 
 def unknown(name: str) -> Break:
@@ -89,7 +75,7 @@ def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
     like[...] = np.random.RandomState(0).rand(*like.shape) + 0.5
     node = vm.builder.note(torch.Tensor.numpy, (self.node,), {}, like, vm.position())
     vm.ops += 1
-    return vm.new(np.ndarray, Flowing(node, borrowed=True))
+    return vm.new(np.ndarray, Flowing(node, fake, like))
 
 
 DTYPES = frozenset(
@@ -104,18 +90,58 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
     short = name.rpartition(".")[2]
     if name == "ndarray.__len__" and args[0].__class__ is Object:
         return Known(len(node_of(vm, args[0]).meta["example_value"]))
-    if short in SHAPED and any(flows(vm, arg) for arg in (*args[1:], *kwargs.values())):
+    named = [arg for key, arg in kwargs.items() if key != "out"]
+    if short in SHAPED and any(flows(vm, arg) for arg in (*args[1:], *named)):
+        raise unknown(short)
+    if not (isinstance(fn, np.ufunc) or short in BY_ELEMENT) and any(is_count(vm, arg) for arg in (*args[1:], *named)):
+        raise unknown(short)
+    if any(each.__class__ is TensorNode for each in args) and fn is not np.array:
         raise unknown(short)
     if short == "where" and len(args) != 3:
         raise unknown(short)
     if short in ("__getitem__", "__setitem__"):
         check_index(vm, args[1], writes=short == "__setitem__")
-    writes = name.startswith("ndarray.") and short in WRITERS
-    for value in [kwargs["out"]] if kwargs.get("out", NONE) is not NONE else args[:1] if writes else []:
-        check_written(vm, value, short)
+    outs = args[fn.nin :] if isinstance(fn, np.ufunc) else []
+    writes = name in INTO_FIRST or (name.startswith("ndarray.") and short in WRITERS)
+    for value in written(vm, args[:1] if writes else outs, kwargs.get("out", NONE)):
+        numpy_memory.note_written(vm, value, short)
     node_args = tuple(to_arg(vm, arg) for arg in args)
     node_kwargs = {key: to_arg(vm, arg) for key, arg in kwargs.items()}
     return operation(vm, name, node_args, node_kwargs, [*args, *kwargs.values()])
+
+
+def is_count(vm: Machine, value: Value) -> bool:
+    """Return whether a value is a whole number of the graph, or has some in a list or tuple."""
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return any(is_count(vm, item) for item in vm.iterate(value))
+    known = flowing(vm, value)
+    return known is not None and known.example.ndim == 0 and known.example.dtype.kind in "iub"
+
+
+def with_tensor(vm: Machine, fn: Any, a: Value, b: Value) -> Value:
+    """Return what an operator of an array and a tensor gives: a tensor that NumPy has computed."""
+    tensor = a if a.__class__ is TensorNode else b
+    if f"__{fn.__name__}__" in IN_PLACE:
+        raise unknown(fn.__name__)
+    vm.call_method(tensor, "numpy")  # as it does
+    flow = made(vm, f"operator.{fn.__name__}", (to_arg(vm, a), to_arg(vm, b)), {})
+    real = flow.example
+    if type(real) is not torch.Tensor:
+        raise unknown(fn.__name__)
+    layout = tuple(real.shape), tuple(real.stride())
+    like = vm.builder.example("call_function", torch.empty_strided, layout, {"dtype": real.dtype})
+    flow.node.meta["example_value"] = like
+    value = vm.fakes[id(like)] = TensorNode(flow.node, like, torch.Tensor)
+    return value
+
+
+def written(vm: Machine, first: list[Value], out: Value) -> list[Object]:
+    """Return the arrays that a call writes to."""
+    outs = list(vm.iterate(out)) if out.__class__ is Object and out.pytype is tuple else [out]
+    values = [*first, *(each for each in outs if each is not NONE)]
+    if any(each.__class__ is not Object or each.pytype is not np.ndarray for each in values):
+        raise unknown("out")
+    return values  # type: ignore[return-value]
 
 
 def name_of(fn: Any) -> str:
@@ -132,7 +158,7 @@ def name_of(fn: Any) -> str:
             return short
     else:
         path = f"{fn.__module__.removeprefix('numpy').strip('.')}.{short}".strip(".")
-        if path in FUNCTIONS:
+        if path in FUNCTIONS or path in INTO_FIRST:
             return path
     raise unknown(short)
 
@@ -147,19 +173,11 @@ def check_index(vm: Machine, index: Value, *, writes: bool) -> None:
             raise unknown("ndarray.__getitem__")
 
 
-def check_written(vm: Machine, value: Value, name: str) -> None:
-    """Refuse to write to memory that is not the frame's own: a tensor's, or a constant's."""
-    known = flowing(vm, value)
-    others = [each.items for each in vm.heap.entities if each.items.__class__ is Flowing and each.items.borrowed]
-    if known is None or any(np.may_share_memory(known.example, other.example) for other in others):
-        raise Break("side effect not replayable", what=f"numpy.{name}, which writes into what others see,")
-
-
 def to_arg(vm: Machine, value: Value) -> Any:
     """Return a value as an argument of a node."""
     known = flowing(vm, value)
-    if known is not None:
-        return known.node
+    if known is not None or value.__class__ is TensorNode:
+        return value.node if known is None else known.node  # type: ignore[union-attr]
     if value.__class__ is Known and (
         isinstance(value.obj, np.dtype) or (isinstance(value.obj, type) and value.obj in TYPES)
     ):
@@ -168,9 +186,7 @@ def to_arg(vm: Machine, value: Value) -> Any:
         return made(vm, value.obj.dtype.name, (numpy_arrays.plain(value.obj),), {}).node
     if value.__class__ is Object and value.pytype is np.ndarray:
         array = numpy_arrays.array_of(vm, value)
-        if array.nbytes > numpy_arrays.LARGEST or array.dtype.kind not in "biufc":
-            raise Break("unsupported argument", what="array", type="ndarray")
-        return made(vm, "array", (array.tolist(),), {"dtype": array.dtype.str}).node
+        return numpy_arrays.constant(vm, array).node
     if value.__class__ is Object and value.pytype in (list, tuple):
         return value.pytype(to_arg(vm, item) for item in vm.iterate(value))
     if value.__class__ is Object and value.pytype is slice:
@@ -184,22 +200,11 @@ TYPES = (bool, int, float, complex, *NUMPYS)
 
 
 def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flowing:
-    """Add a node that calls NumPy, after a trial on arrays of other contents, and return it."""
-    examples = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["example_value"])
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            example = of_numpy(name, tuple(examples[0]), dict(examples[1]))
-    except Exception as error:  # perhaps only of these contents: Python will say
-        raise unknown(name) from error
+    """Add a node that calls NumPy and may warn or raise."""
     if any(each.text == FILTERS_CHANGED for each in vm.effects.deferred):
         raise unknown(name)  # it may warn, before the filters are changed for real
     may_raise.be_careful(vm, f"numpy.{name}")
-    vm.ops += 1
-    found = line_of(vm.frames)
-    given = (name, args, kwargs) if found is None else (name, args, kwargs, tuple(found[0]))
-    node = vm.builder.note(of_numpy, given, {}, example, vm.position())
-    return Flowing(node)
+    return numpy_arrays.made(vm, name, args, kwargs)
 
 
 def operation(vm: Machine, name: str, args: Any, kwargs: Any, given: list[Value]) -> Value:
@@ -208,10 +213,14 @@ def operation(vm: Machine, name: str, args: Any, kwargs: Any, given: list[Value]
     if flow.example is NotImplemented:
         vm.builder.erase(flow.node)
         return Known(NotImplemented)
-    for value in given:
+    for at, value in enumerate(given):
         known = flowing(vm, value)
         if known is not None and known.example is flow.example:
+            if at and value.__class__ is Object:  # where the result was to be written
+                numpy_memory.note_written(vm, value, name)
             return value
+    if any(each.meta["example_value"] is flow.example for each in flow.node.all_input_nodes):
+        raise unknown(name)  # it writes into a copy of what it is to write into
     return result(vm, flow, name)
 
 
@@ -222,7 +231,7 @@ def result(vm: Machine, flow: Flowing, name: str) -> Value:
         return vm.new(np.ndarray, flow)
     if isinstance(flow.example, np.generic):
         return vm.new(type(flow.example), flow)
-    if type(flow.example) in (list, tuple):
+    if isinstance(flow.example, (list, tuple)):
         parts = [Flowing(vm.builder.getitem(flow.node, at)[0]) for at in range(len(flow.example))]
         return vm.new(type(flow.example), [result(vm, part, name) for part in parts])
     raise unknown(name)
@@ -245,15 +254,16 @@ def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> V
     """Model `torch.from_numpy(a)` and `torch.tensor(a)` of an array of the graph."""
     known = flowing(vm, value)
     assert known is not None and value.__class__ is Object
-    if fn is not torch.tensor:
-        check_written(vm, value, fn.__name__)  # by whoever gets the tensor
     named = {key: arguments.to_node(vm, arg) for key, arg in kwargs.items()}
     try:
         real = fn(known.example, **named)
     except Exception as error:
         raise unknown(fn.__name__) from error
     shape, stride = tuple(real.shape), tuple(real.stride())
-    like = vm.builder.example("call_function", torch.empty_strided, (shape, stride), {"dtype": real.dtype})
+    if real.device.type == "cpu" and np.may_share_memory(real.detach().numpy(), known.example):
+        like = numpy_memory.lent(vm, vm.entity(value), real)
+    else:
+        like = vm.builder.example("call_function", torch.empty_strided, (shape, stride), {"dtype": real.dtype})
     vm.ops += 1
     node = vm.builder.note(fn, (known.node,), named, like, vm.position())
     if real.requires_grad or not isinstance(like, torch.Tensor):
@@ -344,7 +354,7 @@ def items(vm: Machine, value: Object) -> Iterator[Value]:
     assert known is not None
     if not known.example.ndim:
         raise vm.error(TypeError, "iteration over a 0-d array")
-    parts = (known._replace(node=vm.builder.getitem(known.node, at)[0]) for at in range(len(known.example)))
+    parts = (Flowing(vm.builder.getitem(known.node, at)[0], drawn=known.drawn) for at in range(len(known.example)))
     return (result(vm, part, "ndarray.__iter__") for part in parts)
 
 
@@ -366,6 +376,8 @@ def constant_of(vm: Machine, value: Object) -> Any:
 
 if np is not None:
     FLOWING_CALL[np.ndarray] = call
+    FLOWING_BINARY[np.ndarray] = with_tensor
+    FLOWING_INPUT[np.ndarray] = numpy_memory.enter
     FLOWING_ATTRIBUTE[np.ndarray] = attribute
     FLOWING_ITEMS[np.ndarray] = items
     FLOWING_TENSOR[np.ndarray] = to_tensor

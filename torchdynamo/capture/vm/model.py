@@ -135,6 +135,8 @@ CACHED_CALL: Table[Callable[[Machine, Object, list[Value], dict[str, Value]], Va
 # Of arrays whose contents a node of the graph gives: call a function with some; read an attribute; yield the items
 # along the first dimension; make a tensor by a function of torch.
 FLOWING_CALL: Table[Callable[[Machine, Any, list[Value], dict[str, Value]], Value]] = Table()
+FLOWING_BINARY: Table[Callable[[Machine, Any, Value, Value], Value]] = Table()
+FLOWING_INPUT: Table[Callable[[Machine, Any], Any]] = Table()
 FLOWING_ATTRIBUTE: Table[Callable[[Machine, Object, str], Value]] = Table()
 FLOWING_ITEMS: Table[Callable[[Machine, Object], Iterator[Value]]] = Table()
 FLOWING_TENSOR: Table[Callable[[Machine, Any, Value, dict[str, Value]], Value]] = Table()

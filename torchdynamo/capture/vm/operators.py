@@ -143,7 +143,7 @@ def inverting(equal: Callable[[Machine, Any, Value], Value]) -> Callable[[Machin
 
 def is_foreign(value: Value) -> bool:
     """Return whether operators of Python's own numbers and strings leave this operand to its class."""
-    if numpy_arrays.flowing_type(value):
+    if numpy_arrays.is_numpys(value):
         return True
     return value.__class__ is Object and all(
         model.is_open(base) or base in (object, list, dict, collections.deque) for base in value.pytype.__mro__
@@ -152,7 +152,7 @@ def is_foreign(value: Value) -> bool:
 
 def is_unknown_to_torch(vm: Machine, value: Value) -> bool:
     """Return whether torch's operators do not know objects of this class."""
-    return is_foreign(value) and not numpy_arrays.flowing_type(value) and not overrides.is_other(vm, value)
+    return is_foreign(value) and not numpy_arrays.is_numpys(value) and not overrides.is_other(vm, value)
 
 
 def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
@@ -164,6 +164,8 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         answer = numpy_numbers.binary(vm, plainly, BINARY[plainly][0], a, b)
         if answer is not None:
             return answer
+    if numpy_arrays.meets_tensor(a, b):
+        return numpy_arrays.with_tensor(vm, fn, a, b)
     if a.__class__ in IN_GRAPH or b.__class__ in IN_GRAPH:
         if a.__class__ is not TensorNode and b.__class__ is not TensorNode:
             op = op[:-1] if inplace else op

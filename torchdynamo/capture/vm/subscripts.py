@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.torch import overrides, symbols, tensor_methods, unbacked_index
+from torchdynamo.capture.torch import numpy_arrays, overrides, symbols, tensor_methods, unbacked_index
 from torchdynamo.capture.vm import enums, model
 from torchdynamo.capture.vm.lookup import LIBRARIES, guarded_lookup
 from torchdynamo.capture.vm.operators import special
@@ -25,6 +25,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
     if key.__class__ is Symbol and box.__class__ is not TensorNode:
         key = symbols.settled(vm, key)
     if box.__class__ is TensorNode:
+        key = numpy_arrays.as_index(vm, key)
         answer = overrides.handled(vm, operator.getitem, [box, key]) if vm.watching else None
         answer = answer or tensor_methods.answered(vm, box, "__getitem__", key)
         if answer is not None:
@@ -68,6 +69,7 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
     """Execute `box[key] = value`."""
     if box.__class__ is TensorNode:
+        key = numpy_arrays.as_index(vm, key)
         if tensor_methods.answered(vm, box, "__setitem__", key, value) is not None:
             return
         view, rest = unbacked_index.picked(vm, box, key)
