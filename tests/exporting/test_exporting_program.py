@@ -413,6 +413,42 @@ def test_what_was_set_up_by_a_call_is_exported() -> None:
     assert torch.equal(torchdynamo.export(model, X).module()(X), model(X))
 
 
+class Watches(Stateful):
+    """Forgets what it saw, and sees again, as extractors of hidden states do."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        del self.table
+        self.table = None
+        y = x * 2
+        self.table = y.detach()
+        return self.table + 1
+
+
+class Compares(Stateful):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1 if self.mean is x else x
+        self.mean = x
+        return y
+
+
+class Asks(Stateful):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1 if self.mean.requires_grad else x
+        self.mean = (x * 2).detach().requires_grad_()
+        return y
+
+
+def test_a_tensor_that_is_only_replaced_by_one_like_it_is_no_state() -> None:
+    model = Watches()
+    model(X)
+    assert torch.equal(torchdynamo.export(model, X).module()(-X), model(-X))
+    with pytest.raises(exc.ExportError, match=r"depends on itself: self\.table"):
+        torchdynamo.export(model, torch.ones(5))
+    for cls in (Compares, Asks):
+        with pytest.raises(exc.ExportError, match=r"depends on itself: self\.mean"):
+            torchdynamo.export(cls(), X)
+
+
 class Tells(Stateful):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.count += 1

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 import torch.fx
 
 from torchdynamo.capture.speculate.self_invalidation import lasting
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.source import Guard, Source
-from torchdynamo.core.value import ABSENT, Known, Object, Symbol, Value
+from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value
 from torchdynamo.exporting.capturing import Captured
 from torchdynamo.exporting.results import Rebinding
 
@@ -25,11 +26,14 @@ def carried_over(made: Captured, gm: torch.fx.GraphModule, rebindings: list[Rebi
     kept = {each.source for each in rebindings}
     read, missed = looked_at(vm)
     found: dict[str, None] = {}
-    for place in lasting(vm, ()):
+    last = {place.source: place for place in lasting(vm, ())}
+    for place in last.values():
         if made.call.is_argument(place.source) or place.source in kept:
             continue
         old = vm.by_source.get(place.source)
         if isinstance(old, Symbol) and is_unused(vm, old, inputs):
+            continue
+        if isinstance(old, TensorNode) and old.node not in inputs and is_as_good(vm, old, place.value):
             continue
         made_here = place.source in missed and place.value is not ABSENT
         changed = place.source in read and old is not None and not is_same(old, place.value, place.source)
@@ -67,6 +71,21 @@ def is_unused(vm: Machine, number: Symbol, inputs: set[torch.fx.Node]) -> bool:
     symbols = {guard.expr for guard in vm.builder.numbers.env.guards}
     own = number.fake.node.expr
     return number.node not in inputs and not any(own in expr.free_symbols for expr in symbols)
+
+
+def is_as_good(vm: Machine, old: TensorNode, new: Value) -> bool:
+    """Return whether the next call does with the new tensor what this one did with the old, which no operator takes."""
+    if not isinstance(new, TensorNode) or description(old) != description(new):
+        return False
+    asked = {guard.kind for guard in vm.guards.values() if old.source in (guard.source, guard.source.base)}
+    return asked <= {"TENSOR_MATCH"}
+
+
+def description(tensor: TensorNode) -> tuple[object, ...]:
+    """Return what the guards on a tensor tell of it."""
+    fake = tensor.fake
+    sizes = (str(fake.shape), str(fake.stride())) if fake.layout is torch.strided else (str(fake.shape), None)
+    return tensor.pytype, fake.dtype, fake.device, fake.layout, fake.requires_grad, *sizes
 
 
 def grown(made: Captured) -> Iterator[Source]:
