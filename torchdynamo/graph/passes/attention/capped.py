@@ -18,6 +18,11 @@ BLOCK = 128
 WHOLE = 2**30  # a block that has everything
 Mod = Callable[..., torch.Tensor]
 
+_library = torch.library.Library("torchdynamo", "FRAGMENT")
+_library.define("copied(Tensor values) -> Tensor")
+_library.impl("copied", lambda values: values.clone(memory_format=torch.contiguous_format), "CompositeExplicitAutograd")
+_library.impl("copied", lambda values: values.new_empty(values.shape), "Meta")
+
 
 def capped_attention(
     query: torch.Tensor,
@@ -30,7 +35,7 @@ def capped_attention(
 ) -> torch.Tensor:
     """Return attention whose scores are `outer * tanh(inner * score)`, with a boolean or an added mask."""
     kept = [] if mask is None else [dim for dim, size in enumerate(mask.shape) if size != 1]
-    buffers = () if mask is None else (mask.reshape([mask.shape[dim] for dim in kept]),)
+    buffers = () if mask is None else (in_memory(mask.reshape([mask.shape[dim] for dim in kept])),)
     blocks = blocks_of(query, keys, is_causal).as_tuple()
     options = {"PRESCALE_QK": False, "ROWS_GUARANTEED_SAFE": False, "BLOCKS_ARE_CONTIGUOUS": False, "WRITE_DQ": True}
     tracks = torch.is_grad_enabled() and any(each.requires_grad for each in (query, keys, value))
@@ -39,6 +44,12 @@ def capped_attention(
     score = scoring(kept, outer)
     found = operator(query, keys, value, score, blocks, inner, options, buffers, ())
     made: torch.Tensor = found[0]
+    return made
+
+
+def in_memory(mask: torch.Tensor) -> torch.Tensor:
+    """Return a mask that Inductor computes before the kernel, into which it fails to fuse what the mask is made of."""
+    made: torch.Tensor = mask if mask.requires_grad else torch.ops.torchdynamo.copied(mask)
     return made
 
 

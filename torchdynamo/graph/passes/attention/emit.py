@@ -53,7 +53,8 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
     learned = train and any(example(each.tensor).requires_grad for each in arguments.biases)
     of = Heads(q, k, v, arguments.scale * write.scale)
     if arguments.inner is not None:
-        check_flexible(of, found.dropout, causal=arguments.causal, learned=learned, train=train)
+        added = mask is not None and example(mask).dtype != torch.bool
+        check_flexible(of, found.dropout, causal=arguments.causal, learned=learned, train=train, added=added)
         before = arguments.inner * write.scale
         result = write.call(capped_attention, *of[:3], mask, arguments.causal, before, arguments.scale)
         result = write.call(torch.add, result, nan_rows(write, q, capped=True))
@@ -125,7 +126,7 @@ def check_kernel(q: Node, v: Node, dropout: float, *, learned: bool, train: bool
         raise Miss(f"there is no fused kernel for heads of size {size} on {kind}", q)
 
 
-def check_flexible(heads: Heads, dropout: float, *, causal: bool, learned: bool, train: bool) -> None:
+def check_flexible(heads: Heads, dropout: float, *, causal: bool, learned: bool, train: bool, added: bool) -> None:
     """Raise Miss where `flex_attention` has no kernel that computes what is written, or one that gains nothing."""
     q, k, v = heads[:3]
     shapes = [example(each).shape for each in (q, k, v)]
@@ -136,6 +137,8 @@ def check_flexible(heads: Heads, dropout: float, *, causal: bool, learned: bool,
         raise Miss("scores are capped, and sizes vary", q)
     if dropout or learned or min(shape[-1] for shape in shapes) < FLEXIBLE:
         raise Miss("scores are capped, with a dropout, a learned bias, or small heads", q)
+    if train and added:
+        raise Miss("scores are capped, and in training something is added to them", q)
     if keys < FEWEST_KEYS[kind]:
         raise Miss(f"scores are capped, which is no faster for {keys} keys on {kind}", k)
     if causal and keys != shapes[0][-2]:
