@@ -355,7 +355,7 @@ _KINDS: dict[Any, Describe] = {
     functools._lru_cache_wrapper: _cached,
     **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
     re.Pattern: lambda obj: Description("pattern", (obj.pattern, obj.flags)),
-    torch.torch_version.TorchVersion: lambda obj: Description("version", (str.__str__(obj),)),
+    type(torch.__version__): lambda obj: Description("version", (str.__str__(obj),)),
     types.FunctionType: _function,
     **dict.fromkeys((torch.finfo, torch.iinfo), lambda obj: Description(type(obj).__name__, (str(obj.dtype),))),
     **dict.fromkeys((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, types.CellType), _held),
