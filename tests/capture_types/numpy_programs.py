@@ -419,7 +419,7 @@ def out_argument(x):
     return torch.from_numpy(out), np.sqrt(np.abs(a), out=out) is out
 
 
-@program(whole=False)
+@program()
 def out_by_position(x):
     a, out, fresh = x.numpy(), np.empty((3, 4), np.float32), np.zeros(4, np.float32)
     np.add(a, 1, out)

@@ -1,7 +1,8 @@
 """Arrays made of what tensors hold, in whole graphs: nodes that call NumPy itself when the graph runs.
 
-What an operation gives is tried on an array of the same type, shape and layout with other contents. So only operations
-are here whose result's type and shape do not depend on contents; all others end the graph.
+What an operation gives is tried on an array of the same type, shape and layout with other contents. So there are only
+operations whose result's type and shape do not depend on contents of what the tables let be unknown (numpy_tables.py);
+all others end the graph.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from torchdynamo.capture.speculate import may_raise
 from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_memory, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
 from torchdynamo.capture.torch.numpy_tables import (
-    BY_ELEMENT,
     FUNCTIONS,
     IN_PLACE,
-    INTO_FIRST,
     METHODS,
     PARTS,
     READ,
-    SHAPED,
-    WRITERS,
+    Operands,
+    of_ufunc,
 )
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
@@ -86,36 +85,27 @@ DTYPES = frozenset(
 # -- through ----------------------------------------------------------------------------------------------------------
 def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function of NumPy with arguments of which some are arrays of the graph."""
-    name = name_of(fn)
+    name, operands = row_of(fn)
     short = name.rpartition(".")[2]
     if name == "ndarray.__len__" and args[0].__class__ is Object:
         return Known(len(node_of(vm, args[0]).meta["example_value"]))
-    named = [arg for key, arg in kwargs.items() if key != "out"]
-    if short in SHAPED and any(flows(vm, arg) for arg in (*args[1:], *named)):
-        raise unknown(short)
-    if not (isinstance(fn, np.ufunc) or short in BY_ELEMENT) and any(is_count(vm, arg) for arg in (*args[1:], *named)):
-        raise unknown(short)
-    if any(each.__class__ is TensorNode for each in args) and fn is not np.array:
-        raise unknown(short)
+    outs = []
+    for rule, value in operands.rules(args, kwargs):
+        if rule[0] == "-" or (rule == "." and flows(vm, value)):
+            raise unknown(short)
+        if value.__class__ is TensorNode and fn is not np.array:
+            raise unknown(short)
+        if rule[0] == ">":
+            outs.append(value)
     if short == "where" and len(args) != 3:
         raise unknown(short)
     if short in ("__getitem__", "__setitem__"):
         check_index(vm, args[1], writes=short == "__setitem__")
-    outs = args[fn.nin :] if isinstance(fn, np.ufunc) else []
-    writes = name in INTO_FIRST or (name.startswith("ndarray.") and short in WRITERS)
-    for value in written(vm, args[:1] if writes else outs, kwargs.get("out", NONE)):
+    for value in written(vm, outs):
         numpy_memory.note_written(vm, value, short)
     node_args = tuple(to_arg(vm, arg) for arg in args)
     node_kwargs = {key: to_arg(vm, arg) for key, arg in kwargs.items()}
     return operation(vm, name, node_args, node_kwargs, [*args, *kwargs.values()])
-
-
-def is_count(vm: Machine, value: Value) -> bool:
-    """Return whether a value is a whole number of the graph, or has some in a list or tuple."""
-    if value.__class__ is Object and value.pytype in (list, tuple):
-        return any(is_count(vm, item) for item in vm.iterate(value))
-    known = flowing(vm, value)
-    return known is not None and known.example.ndim == 0 and known.example.dtype.kind in "iub"
 
 
 def with_tensor(vm: Machine, fn: Any, a: Value, b: Value) -> Value:
@@ -135,32 +125,31 @@ def with_tensor(vm: Machine, fn: Any, a: Value, b: Value) -> Value:
     return value
 
 
-def written(vm: Machine, first: list[Value], out: Value) -> list[Object]:
-    """Return the arrays that a call writes to."""
-    outs = list(vm.iterate(out)) if out.__class__ is Object and out.pytype is tuple else [out]
-    values = [*first, *(each for each in outs if each is not NONE)]
+def written(vm: Machine, outs: list[Value]) -> list[Object]:
+    """Return the arrays that a call writes to, of its arguments for them."""
+    values: list[Value] = []
+    for out in outs:
+        values += vm.iterate(out) if out.__class__ is Object and out.pytype is tuple else [out]
+    values = [each for each in values if each is not NONE]
     if any(each.__class__ is not Object or each.pytype is not np.ndarray for each in values):
         raise unknown("out")
     return values  # type: ignore[return-value]
 
 
-def name_of(fn: Any) -> str:
-    """Return the path of a function of NumPy's that may be in a graph."""
+def row_of(fn: Any) -> tuple[str, Operands]:
+    """Return the path of a function of NumPy's that may be in a graph, and its row."""
     short = getattr(fn, "__name__", "")
-    if getattr(fn, "__objclass__", None) is np.ndarray:
-        if short in METHODS or short in WRITERS:
-            return f"ndarray.{short}"
-    elif getattr(fn, "__objclass__", None) is np.generic:
-        if short in METHODS:
-            return f"generic.{short}"
+    found, path = None, short
+    if getattr(fn, "__objclass__", None) in (np.ndarray, np.generic):
+        found, path = METHODS.get(short), f"{fn.__objclass__.__name__}.{short}"
     elif isinstance(fn, np.ufunc):
-        if getattr(np, short, None) is fn:
-            return short
+        found = of_ufunc(fn) if getattr(np, short, None) is fn else None
     else:
         path = f"{fn.__module__.removeprefix('numpy').strip('.')}.{short}".strip(".")
-        if path in FUNCTIONS or path in INTO_FIRST:
-            return path
-    raise unknown(short)
+        found = FUNCTIONS.get(path)
+    if found is None:
+        raise unknown(short)
+    return path, found
 
 
 def check_index(vm: Machine, index: Value, *, writes: bool) -> None:
@@ -382,7 +371,7 @@ if np is not None:
     FLOWING_ITEMS[np.ndarray] = items
     FLOWING_TENSOR[np.ndarray] = to_tensor
     rebuilds(np.generic)(rebuild)
-    for _name in METHODS & vars(np.generic).keys():
+    for _name in METHODS.keys() & vars(np.generic).keys():
         models(np.generic, _name)(scalar_method(vars(np.generic)[_name]))
     for _name in numpy_numbers.ASKED:
         models(np.generic, _name)(asked(_name))

@@ -13,6 +13,7 @@ import torch.fx
 from torchdynamo.capture.speculate import may_raise
 from torchdynamo.capture.torch import numpy_arrays
 from torchdynamo.capture.torch.numpy_arrays import Flowing
+from torchdynamo.capture.torch.numpy_tables import DRAWN_OF, NOTHING
 from torchdynamo.capture.types.random_generators import Entered
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
@@ -21,7 +22,7 @@ from torchdynamo.capture.vm.state import input_name
 from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, Value
-from torchdynamo.graph.numpy_nodes import np
+from torchdynamo.graph.numpy_nodes import is_array, np
 
 LARGEST = 1 << 20  # bytes: an array of the shape of what is drawn is made while the frame is captured
 
@@ -53,11 +54,16 @@ def may_draw(vm: Machine) -> bool:
 def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Add a node that draws, and return its value."""
     called = f"{entity.pytype.__name__}.{name}"
+    rules = DRAWN_OF.get(name, NOTHING).rules(args, kwargs)
+    if any(rule == "." and holds_symbols(vm, each) for rule, each in rules):
+        raise Break("data-dependent value", name=called)
     given = [argument(vm, each, called) for each in args]
     named = {key: argument(vm, each, called) for key, each in kwargs.items()}
     example = tried(vm, entity.pytype, name, args, kwargs)
-    if name in WRITERS or example is None or nbytes(example) > LARGEST:
+    if name in NOT_IN_GRAPHS or example is None or nbytes(example) > LARGEST:
         raise Break("builtin with effects", name=called)
+    if type(example) not in (int, float) and (not is_array(example) or example.dtype.kind not in "biuf"):
+        raise Break("unsupported type", type=type(example).__name__)
     may_raise.be_careful(vm, called)
     vm.ops += 1
     vm.builder.record.draw()
@@ -67,7 +73,14 @@ def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict
     return number(vm, node, float) if type(example) is float else array(vm, node, example)
 
 
-WRITERS = frozenset({"bytes", "multivariate_normal"})  # what is drawn is no number; what warns
+NOT_IN_GRAPHS = frozenset({"bytes", "multivariate_normal"})  # what is drawn is no number; what warns
+
+
+def holds_symbols(vm: Machine, value: Value) -> bool:
+    """Return whether a value is a number of the graph, or a list or tuple with some."""
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return any(holds_symbols(vm, item) for item in vm.iterate(value))
+    return value.__class__ is Symbol
 
 
 def argument(vm: Machine, value: Value, called: str) -> Any:
@@ -155,6 +168,4 @@ def bounds(name: str, args: list[Value], kwargs: dict[str, Value]) -> tuple[Any,
 
 def array(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
     """Return the value of a node that gives an array, or a number of NumPy's."""
-    if not isinstance(example, (np.ndarray, np.generic)) or example.dtype.kind not in "biuf":
-        raise Break("unsupported type", type=type(example).__name__)
     return vm.new(type(example), Flowing(node, drawn=True))
