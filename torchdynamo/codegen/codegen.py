@@ -20,6 +20,7 @@ from torchdynamo.codegen import replay
 from torchdynamo.codegen.deopt import Bailout, CheckedRun
 from torchdynamo.codegen.emit import BOUND, GRAPH, BoundIndex, CodeEmitter
 from torchdynamo.codegen.graph_break import Exit
+from torchdynamo.codegen.resume import is_continuation
 from torchdynamo.core.signals import Assumption, Restart, Retry
 from torchdynamo.core.source import Source
 from torchdynamo.graph.host_nodes import draws_from_numpy
@@ -64,7 +65,11 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
     before = replay.begin(emit, capture) if attempt is None else []  # a checked run may have to start over
     replay.replay(emit, capture, begun=attempt is None)
     rests = attempt is None and not before and repeatable()
-    rerun = attempt or (Bailout(emit, capture) if emit.items and rests else None)
+    breaks_off = capture.exit.__class__ is BreakExit
+    in_block = capture.machine.in_block and (breaks_off or is_continuation(capture.code))
+    if in_block and attempt is None and not rests:  # a block that has been entered would not be left
+        raise Retry(Assumption.BLOCKS)
+    rerun = attempt or (Bailout(emit, capture) if (emit.items or (in_block and breaks_off)) and rests else None)
     pure = rests and not emit.items and isinstance(capture.exit, Return)
     if isinstance(capture.exit, Return):
         emit.value(capture.exit.value)

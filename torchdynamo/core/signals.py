@@ -43,6 +43,7 @@ class Assumption(Enum):
     ADDRESSES = "no key of a dict of numbers is the id of an object"
     COPIES = "what one way of a captured branch leaves alone is not written to, and does not leave the frame"
     ARRAYS = "arrays that were there are constants, and memory of an array that a tensor shares is not written to"
+    BLOCKS = "what ends a graph inside of a block, or of code that leaves it, can run again where the graph raises"
     DRAWS = "a graph that draws from NumPy's generators has no sizes that vary"
     MARKED = "functions marked by torch.compile's allow_in_graph can be inlined"
 

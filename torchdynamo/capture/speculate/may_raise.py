@@ -23,7 +23,7 @@ from torchdynamo.bytecode.flow import successors
 from torchdynamo.bytecode.instruction import Code, Region
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.vm import lookup
-from torchdynamo.core.signals import Break
+from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Lazy, Object, Value
 from torchdynamo.graph.raising_operators import name_of
@@ -36,11 +36,17 @@ PASSING = frozenset({torch.autograd.profiler.record_function})
 
 
 def be_careful(vm: Machine, name: str) -> None:
-    """Note that an operator may raise where somebody in the frame catches that.
+    """Note that an operator may raise where somebody in the frame catches that, or does something on the way.
 
     Ends the graph if capture cannot go back.
     """
-    if not vm.may_raise and any(hears(vm, frame, frame.pc) for frame in vm.frames):
+    inside = [frame for frame in vm.frames if frame.code.lookup(frame.pc) is not None]
+    if not inside or vm.may_raise:
+        return
+    vm.in_block = vm.in_block or any(acts(vm, frame) for frame in inside)
+    if (vm.in_block and Assumption.BLOCKS in vm.builder.numbers.dropped) or any(
+        hears(vm, frame, frame.pc) for frame in inside
+    ):
         if not vm.may_begin_again:
             raise Break("error that is caught", name=name)
         vm.may_raise = True
@@ -76,14 +82,19 @@ def memory_of(examples: Iterable[Any]) -> Iterator[int]:
             yield from memory_of(each)
 
 
-# Errors that operators raise by values, and the names of Python's own that are none of these: who waits for such,
-# `except NotImplementedError`, does not hear of them.
-RAISED = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, FloatingPointError, RuntimeWarning)
-OTHERS = frozenset(
-    name
-    for name, cls in vars(builtins).items()
-    if isinstance(cls, type) and issubclass(cls, BaseException) and not any(issubclass(each, cls) for each in RAISED)
-)
+# Errors that operators raise by values, classes of these that they do not raise, and the names of Python's own that are
+# none of these: who waits for such, `except NotImplementedError`, does not hear of them.
+RAISED = (RuntimeError, IndexError, ValueError, TypeError, AssertionError, ArithmeticError, MemoryError, RuntimeWarning)
+NEVER = (NotImplementedError, RecursionError, UnicodeError)
+
+
+def is_other(cls: type) -> bool:
+    """Return whether an exception is none that operators raise by values, nor a base of one, nor derived from one."""
+    related = any(issubclass(each, cls) or issubclass(cls, each) for each in RAISED)
+    return issubclass(cls, BaseException) and (issubclass(cls, NEVER) or not related)
+
+
+OTHERS = frozenset(name for name, cls in vars(builtins).items() if isinstance(cls, type) and is_other(cls))
 
 
 class UnwindPath(NamedTuple):
@@ -92,6 +103,37 @@ class UnwindPath(NamedTuple):
     ends: bool
     managers: tuple[Region, ...] = ()
     passed: frozenset[str] = frozenset()  # names of other errors that are waited for
+    acts: bool = False  # code on it does something besides passing it on
+
+
+# Instructions that only pass on what was raised.
+INERT = frozenset(
+    "PUSH_EXC_INFO POP_EXCEPT EXC_MATCH RERAISE RAISE WITH_EXIT COPY SWAP POP NOP BRANCH JUMP LOAD_CONST LOAD_FAST "
+    "STORE_FAST DELETE_FAST".split()
+)
+
+
+def way_from(code: Code, region: Region) -> UnwindPath:
+    """Return the way of what is raised in a region, which is found once."""
+    ways: dict[int, UnwindPath] = code.analyses.setdefault("ways out", {})
+    if region.handler not in ways:
+        ways[region.handler] = way_out(code, region)
+    return ways[region.handler]
+
+
+def acts(vm: Machine, frame: Frame) -> bool:
+    """Return whether what is raised in a frame now meets a `finally` that does something, or an `__exit__`.
+
+    Those of torch's modes are called by whoever handles errors of graphs.
+    """
+    region = frame.code.lookup(frame.pc)
+    way = way_from(frame.code, region) if region is not None else UnwindPath(False)
+    managers = [manager_of(vm, frame.stack[each.depth - versions.EXIT_SLOTS]) for each in way.managers]
+    return way.ends or way.acts or not all(each is not None and is_torchs(each.pytype) for each in managers)
+
+
+def is_torchs(cls: type) -> bool:
+    return cls.__module__.split(".")[0] == "torch"
 
 
 def hears(vm: Machine, frame: Frame, at: int) -> bool:
@@ -99,10 +141,7 @@ def hears(vm: Machine, frame: Frame, at: int) -> bool:
     region = frame.code.lookup(at)
     if region is None:
         return False
-    ways: dict[int, UnwindPath] = frame.code.analyses.setdefault("ways out", {})
-    if region.handler not in ways:
-        ways[region.handler] = way_out(frame.code, region)
-    way = ways[region.handler]
+    way = way_from(frame.code, region)
     if way.ends or not all(is_pythons(vm, frame.globals, name) for name in way.passed):
         return True
     return any(swallows(vm, frame.stack[each.depth - versions.EXIT_SLOTS]) for each in way.managers)
@@ -136,7 +175,7 @@ def waits_for_others(code: Code, at: int) -> tuple[list[str], int] | None:
 def way_out(code: Code, region: Region) -> UnwindPath:
     """Follow what was raised in a region."""
     instructions, onward = code.instructions, successors(code)
-    managers, seen, waiting, passed = [], set(), [region], set()
+    managers, seen, waiting, passed, acting = [], set(), [region], set(), False
     while waiting:
         region = waiting.pop()
         todo, manager = [region.handler], is_manager(code, region)
@@ -155,11 +194,12 @@ def way_out(code: Code, region: Region) -> UnwindPath:
                 passed.update(others[0])
                 todo.append(others[1])
                 continue
+            acting |= not manager and inst.op not in INERT
             further = code.lookup(at) if inst.op in ("RAISE", "RERAISE") else None
             if further is not None:
                 waiting.append(further)
             todo += [at + 1] if manager and inst.op == "BRANCH" else onward[at]
-    return UnwindPath(False, tuple(managers), frozenset(passed))
+    return UnwindPath(False, tuple(managers), frozenset(passed), acting)
 
 
 def is_manager(code: Code, region: Region) -> bool:
@@ -169,19 +209,24 @@ def is_manager(code: Code, region: Region) -> bool:
 
 def swallows(vm: Machine, leave: Value) -> bool:
     """Return whether a context manager, of which this is the `__exit__`, may end an exception or make another of it."""
-    leave = vm.look(leave) if leave.__class__ is Lazy else leave
-    if leave.pytype is not types.MethodType:
+    manager = manager_of(vm, leave)
+    if manager is None or manager.pytype in PASSING:
         return False  # what is written in C, of which nothing does
-    manager = vm.getattr(leave, "__self__")
-    manager = vm.look(manager) if manager.__class__ is Lazy else manager
-    if manager.pytype in PASSING:
-        return False
     method = lookup.guarded_lookup(vm, manager.pytype, "__exit__")
     if manager.__class__ is Object and issubclass(manager.pytype, contextlib._GeneratorContextManager):
         generator = vm.entity(manager).attrs.get("gen")
         frame = vm.entity(generator).payload_if(Frame) if generator.__class__ is Object else None
         return frame is None or hears(vm, frame, frame.pc - 1)
     return type(method) is types.FunctionType and not passes_on(decode(method.__code__))
+
+
+def manager_of(vm: Machine, leave: Value) -> Value | None:
+    """Return the context manager of which this is the `__exit__`; None for one that is written in C."""
+    leave = vm.look(leave) if leave.__class__ is Lazy else leave
+    if leave.pytype is not types.MethodType:
+        return None
+    manager = vm.getattr(leave, "__self__")
+    return vm.look(manager) if manager.__class__ is Lazy else manager
 
 
 def passes_on(code: Code) -> bool:

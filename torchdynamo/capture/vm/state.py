@@ -66,6 +66,7 @@ class CaptureState:
         self.checks: list[Any] = []  # see assertions.py
         self.effects = SideEffects(self.heap, builder, self.checks)
         self.may_raise = False  # an operator may, and the frame would catch it: see may_raise.py
+        self.in_block = False  # or would leave a `try` or `with` block
         self.sizes_fit = False  # or sizes are taken to be the same: see unify_sizes.py
         # What another process must know to use what is captured: see cache/store
         self.followed: dict[int, CodeType] = {}  # by id: code that was executed
