@@ -13,8 +13,10 @@ from typing import Any
 import torch.fx
 
 from torchdynamo import _native
+from torchdynamo.backends.failed_graph import failed_graph
 from torchdynamo.backends.preserve import mutated_positions
-from torchdynamo.backends.registry import Backend
+from torchdynamo.backends.registry import Backend, backend_name
+from torchdynamo.backends.run import EagerOnError
 from torchdynamo.backends.split_backward import SplitGraph
 from torchdynamo.graph.host_nodes import has_host_bodies, may_cross, runs_as_it_is
 from torchdynamo.graph.mutation import changes_modes
@@ -37,14 +39,17 @@ def between_arrays(backend: Backend, compile_part: CompilePart) -> Backend:
         if not can_be_cut(gm.graph, after, may_cross) or keeps_modes(gm) or has_host_bodies(gm):
             return None
         stages = cut(gm, [node.name for node in after])
-        for stage in stages:
-            if any(map(runs_as_it_is, stage.module.graph.nodes)):
-                code = stage.module.forward.__code__
-                AS_CAPTURED[id(code)] = code
+        for stage in stages:  # whose errors are the program's, and which never run again for an error of a later one
+            code = stage.module.forward.__code__
+            AS_CAPTURED[id(code)] = code
         return SplitGraph(gm, stages, compile_piece, runs_as_it_is)
 
     def compile_piece(gm: torch.fx.GraphModule, given: Sequence[Any]) -> Callable[..., Any] | None:
-        return compile_part(gm, given, backend=backend) if are_apart(gm, given) else None
+        if not are_apart(gm, given):
+            return None
+        eager, advice = gm.forward, failed_graph(gm, backend).advice
+        made = compile_part(gm, given, backend=backend)
+        return EagerOnError(made, eager, backend_name(backend), advice)
 
     pieces.leaves_inputs_alone = True  # type: ignore[attr-defined] # each piece sees to its own
     return pieces

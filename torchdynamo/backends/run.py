@@ -34,8 +34,10 @@ from torchdynamo.errors import (
     InternalError,
     RanksDisagree,
     RecordingError,
+    TorchDynamoError,
     VerificationError,
 )
+from torchdynamo.graph.generators import GeneratorStates, is_generator
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes, effects_of
 from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
@@ -152,6 +154,8 @@ class Careful:
         before, begun = versions(tensors), self._issued()
         try:
             return self._run(args)
+        except GraphFailure:  # of a piece
+            raise
         except Exception as raised:
             done = WROTE if before != versions(tensors) else ""
             raise GraphFailure(raised, COMMUNICATED if collectives.any_since(begun) else done) from raised
@@ -170,12 +174,16 @@ class Careful:
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         contents, random, begun = Contents(tensors_at(self.positions, args)), RandomState(), self._issued()
+        generators = GeneratorStates(filter(is_generator, args))
         try:
             result = self._run(args)
+        except GraphFailure:
+            raise
         except Exception as raised:
             if not raised_inside(raised, self.code):  # an error of the program leaves its side effects behind
                 contents.restore()
                 random.restore()
+                generators.restore()
             raise GraphFailure(raised, COMMUNICATED if collectives.any_since(begun) else "") from raised
         self.proven = True
         return result
@@ -227,9 +235,7 @@ def on_error(
             if failed is None:
                 if not warned:
                     warned = True
-                    what = f"{type(error).__name__}: {error}"
-                    text = f"backend {backend_name!r}: {name} raised {what}; it ran eagerly instead"
-                    _warn(explained(text, "graph failed"), error, advice(args), name)
+                    _warn_of_eager(error, backend_name, name, advice(args))
                 return result
             if switches:
                 begun.restore()
@@ -253,6 +259,36 @@ def on_error(
     return handler
 
 
+class EagerOnError:
+    """Runs a compiled piece of a graph, or the piece in eager where that raises and has done nothing for good.
+
+    An error that eager raises as well is the program's own.
+    """
+
+    def __init__(self, fn: Run, eager: Run, backend_name: str, advice: Advice = no_advice) -> None:
+        self.fn, self.eager, self.backend_name, self.advice = fn, eager, backend_name, advice
+        self.warned = False
+
+    def __call__(self, *args: Any) -> Any:
+        try:
+            return self.fn(*args)
+        except Exception as raised:
+            error = raised
+        failure = error.original if isinstance(error, GraphFailure) else error
+        done = isinstance(error, GraphFailure) and error.done
+        if done:
+            raise error
+        if isinstance(failure, (TorchDynamoError, STOP_RECOMPUTING)) or raised_inside(failure, self.eager.__code__):
+            raise failure
+        result, failed = _attempt(self.eager, args)
+        if failed is not None:
+            raise failed
+        if not self.warned:
+            self.warned = True
+            _warn_of_eager(failure, self.backend_name, "a piece between NumPy's operators", self.advice(args))
+        return result
+
+
 def is_ordinary(error: BaseException) -> TypeGuard[Exception]:
     """Return whether this is an error, rather than an exception that ends a thread, process or recomputation."""
     return isinstance(error, Exception) and not isinstance(error, STOP_RECOMPUTING)
@@ -264,6 +300,11 @@ def _attempt(run: Run, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         return run(*args), None
     except Exception as error:
         return None, error
+
+
+def _warn_of_eager(error: BaseException, backend_name: str, name: str, advice: str) -> None:
+    text = f"backend {backend_name!r}: {name} raised {type(error).__name__}: {error}; it ran eagerly instead"
+    _warn(explained(text, "graph failed"), error, advice, name)
 
 
 def _warn(text: str, cause: BaseException, advice: str, graph: str) -> None:
