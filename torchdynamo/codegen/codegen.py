@@ -12,6 +12,7 @@ from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
+from torchdynamo.capture.functions.torch_autograd_objects import check_unchanged
 from torchdynamo.capture.speculate.branches import were_noticed
 from torchdynamo.capture.speculate.cached_calls import were_changed
 from torchdynamo.capture.vm.machine import Machine
@@ -49,6 +50,7 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
     """
     if were_changed(capture.machine):
         raise Retry(Assumption.CACHES)
+    check_unchanged(capture.machine)
     if draws_beside_sizes(capture.machine):
         raise Retry(Assumption.DRAWS)
     emit = CodeEmitter(capture)

@@ -15,6 +15,7 @@ import torch.fx
 from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.frame import Globals
+from torchdynamo.capture.functions.torch_autograd_objects import check_stays
 from torchdynamo.capture.torch.overrides import as_class
 from torchdynamo.capture.torch.tensor_subclasses import overrides
 from torchdynamo.capture.types.set_orders import stays_in_order
@@ -208,6 +209,7 @@ class CodeEmitter:
         if entity.ref in self.made or entity.source is not None:
             self.local(entity)
             return
+        check_stays(self.capture.machine, entity)
         if entity.pytype is types.CellType and entity.payload is not None:
             self.op("LOAD_CELL", entity.payload)
             return

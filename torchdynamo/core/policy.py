@@ -81,6 +81,7 @@ CODE = (
     *(type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property),
     *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
     *(types.ClassMethodDescriptorType, *OPERATOR_TYPES),
+    type(vars(inspect.FullArgSpec)["args"]),  # the field of a named tuple
 )
 # Optimizers' updates of all parameters in one kernel.
 FUSED_UPDATES = tuple(getattr(torch, f"_fused_{name}_") for name in ("adam", "adamw", "sgd", "adagrad"))

@@ -33,7 +33,7 @@ def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
         raise Break("unknown call", name=f"{name}.apply")
     if vm.grad_mode_unknown:
         raise Break("autograd function", name=name)
-    grad_mode, before = torch.is_grad_enabled(), len(vm.heap.entities)
+    grad_mode = torch.is_grad_enabled()
     differentiated = grad_mode and any(wants_grad(arg) for arg in args)
     if grad_mode:
         vm.call(SET_GRAD, [Known(False)], {})
@@ -46,7 +46,7 @@ def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
             vm.call(SET_GRAD, [Known(True)], {})
     several = result.__class__ is Object and issubclass(result.pytype, tuple)
     results = list(vm.iterate(result)) if several else [result]
-    items = give_backward(vm, Call(name, cls, given, results, context, before))
+    items = give_backward(vm, Call(name, cls, given, results, context))
     return vm.make_tuple(items) if several else items[0]
 
 

@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import Function, once_differentiable
 
+from torchdynamo.capture.functions.torch_autograd_objects import copy_into, note_objects
+from torchdynamo.capture.interpreter import directly_called
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import Emitter, ends_graph, models, rebuilds
+from torchdynamo.capture.vm.model import ITERATE, Emitter, ends_graph, models, rebuilds
 from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Known, Object, Symbol, TensorNode, Value, is_none
+from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Symbol, TensorNode, Value, is_none
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the number of backwards
@@ -57,7 +59,6 @@ class Call(NamedTuple):
     args: Sequence[Value]
     results: Sequence[Value]
     context: Object
-    before: int  # objects there were before it
 
     def unfollowed(self) -> Break:
         """Return the Break for a backward that cannot be captured."""
@@ -80,6 +81,7 @@ class BackwardInliner:
         self.builder = vm.builder.inner()
         self.vm: Machine = type(vm)(self.builder, vm.roots)
         self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is here
+        self.brought: dict[int, Value] = {}  # by reference in the frame: copies of objects
         self.given = count()
         self.places: dict[torch.fx.Node, int] = {}
         self.kept: list[TensorNode | Symbol] = []
@@ -113,10 +115,27 @@ class BackwardInliner:
             return known
         if isinstance(value, Known):
             return value
+        if isinstance(value, Lazy):
+            return self.bring(self.outer.look(value))
         if isinstance(value, Object):
-            own = value.ref >= self.call.before and all(arg.__class__ is not Object for arg in self.call.args)
-            if issubclass(value.pytype, tuple) or (own and value.pytype is list and self.outer.entity(value).fresh):
-                return self.vm.new(value.pytype, [self.bring(item) for item in self.outer.iterate(value)])
+            return self.bring_object(value)
+        raise self.call.unfollowed()
+
+    def bring_object(self, value: Object) -> Value:
+        """Return an object that the forward stored, as it is; one that was there before the frame can only be moved."""
+        entity = self.outer.entity(value)
+        if value.ref in self.brought:
+            return self.brought[value.ref]
+        if issubclass(value.pytype, tuple):
+            items = [self.bring(item) for item in ITERATE[tuple](self.outer, value)]
+            return self.brought.setdefault(value.ref, self.vm.new(value.pytype, items))
+        if entity.source is not None:
+            return Lazy(value.pytype, entity.source)
+        unusual = id(value.pytype) in self.outer.made_classes
+        if not unusual and all(each.value.ref != value.ref for each in self.outer.mortals):
+            copied = copy_into(self.vm, entity, self.bring, self.brought)
+            if copied is not None:
+                return copied
         raise self.call.unfollowed()
 
     def follow(self, fn: Value, once: bool) -> TracedBackward:
@@ -131,6 +150,9 @@ class BackwardInliner:
             try:
                 answer = vm.call(fn, [context, *self.grads], {})
                 acts = bool(vm.effects.net(mark) or vm.inputs or vm.boxes or vm.numbers_in)
+            except Break as why:
+                why.inner = directly_called(self.outer)  # frames of the backward are none to stop in
+                raise
             finally:
                 vm.effects.leave_process()
         items = list(vm.iterate(answer)) if issubclass(answer.pytype, tuple) else [answer]
@@ -226,6 +248,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
         raise call.unfollowed()
     ways: list[tuple[tuple[bool, ...], TracedBackward]] = []
     kept: list[TensorNode | Symbol] = []
+    read: dict[int, Value] = {}
     for there in product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth]):
         follower = BackwardInliner(vm, call, saved, there)
         try:
@@ -234,6 +257,8 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
             if not ways:
                 raise call.unfollowed() from None
         kept = follower.kept
+        read.update(follower.brought)
+    note_objects(vm, read)
     plan = (call.name, once, zeros, dirty, constant)
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, kept)]
     node, examples = vm.builder.with_backward(plan, ways, groups, vm.position())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.core.source import Source
@@ -87,6 +87,13 @@ class Entity:
     def changed(self) -> bool:
         """Return whether the object existed at entry and the frame wrote to it."""
         return self.real is not MISSING and (self.touched or bool(self.attrs))
+
+
+class ReadLater(NamedTuple):
+    """Describe when a backward was captured that reads an object: the root step, and how many changes there were."""
+
+    step: int
+    changes: int
 
 
 class WatchedEntities(list[Entity]):
