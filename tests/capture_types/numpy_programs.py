@@ -420,6 +420,17 @@ def out_argument(x):
 
 
 @program()
+def constants_lie_as_they_do(x):
+    a = x.numpy()
+    turned = np.arange(12.0, dtype=np.float32).reshape(4, 3).T
+    spread = np.arange(24.0).reshape(3, 8)[:, ::2]
+    back = np.arange(4.0)[::-1]
+    same = np.broadcast_to(np.arange(3.0)[:, None], (3, 4))
+    one = np.zeros((0, 3)), np.zeros((2, 0, 1), np.int8)
+    return a * turned, a.T * turned.T, a + spread, a - back, a / same, a[:1, :1] + one[0], a[0, 0] + one[1]
+
+
+@program()
 def out_by_position(x):
     a, out, fresh = x.numpy(), np.empty((3, 4), np.float32), np.zeros(4, np.float32)
     np.add(a, 1, out)

@@ -99,16 +99,6 @@ def as_inputs(vm: Machine) -> None:
         raise Retry(Assumption.ARRAYS)
 
 
-def constant(vm: Machine, array: Any) -> Flowing:
-    """Return a node that makes an array of these contents."""
-    kind = array.dtype.str
-    if array.size > 1 and array.nbytes > LARGEST and array.tobytes() == array[(0,) * array.ndim].tobytes() * array.size:
-        return made(vm, "full", (array.shape, array.flat[0].item()), {"dtype": kind})
-    if array.nbytes > LARGEST or array.dtype.kind not in "biufc":
-        raise Break("unsupported argument", what="array", type="ndarray")
-    return made(vm, "array", (array.tolist(),), {"dtype": kind})
-
-
 def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flowing:
     """Add a node that calls NumPy, after a trial on arrays of other contents, and return it."""
     examples = torch.fx.node.map_arg((args, kwargs), trial_of)

@@ -82,6 +82,27 @@ def bounds(array: Any) -> tuple[int, int]:
     return begin + sum(min(step, 0) for step in steps), begin + sum(max(step, 0) for step in steps) + array.itemsize
 
 
+def constant(vm: Machine, array: Any) -> Flowing:
+    """Return a node that makes an array of these contents, which lies as this one does."""
+    kind, memory = array.dtype.str, array
+    if array.size > 1 and array.nbytes > LARGEST and array.tobytes() == array[(0,) * array.ndim].tobytes() * array.size:
+        return numpy_arrays.made(vm, "full", (array.shape, array.flat[0].item()), {"dtype": kind})
+    if not array.flags.c_contiguous:
+        memory = like_it(array)
+        memory[...] = array
+        memory = memory.base
+    aligned = all(step % array.itemsize == 0 for step in array.strides)
+    if memory.nbytes > LARGEST or array.dtype.kind not in NUMERIC or not aligned:
+        raise Break("unsupported argument", what="array", type="ndarray")
+    if not array.size:
+        return numpy_arrays.made(vm, "zeros", (array.shape,), {"dtype": kind})
+    if memory is array:
+        return numpy_arrays.made(vm, "array", (array.tolist(),), {"dtype": kind})
+    flat = numpy_arrays.made(vm, "array", (memory.view(array.dtype).tolist(),), {"dtype": kind})
+    offset = address(array) - bounds(array)[0]
+    return numpy_arrays.made(vm, "ndarray", (array.shape, kind, flat.node, offset, array.strides), {})
+
+
 # -- who shares memory ------------------------------------------------------------------------------------------------
 def lenders(vm: Machine, example: Any) -> list[Flowing]:
     """Return the arrays with a lender whose memory an array may share."""
@@ -138,5 +159,5 @@ def in_graph(vm: Machine, value: Object) -> Flowing:
     others = [each for each in numpy_arrays.arrays(vm) if each is not entity and np.shares_memory(each.items, array)]
     if others or array.dtype.kind not in NUMERIC or not array.flags.c_contiguous or not array.flags.writeable:
         raise Break("side effect not replayable", what="a write into an array that others see")
-    entity.items = numpy_arrays.constant(vm, array)
+    entity.items = constant(vm, array)
     return entity.items

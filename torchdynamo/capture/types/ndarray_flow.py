@@ -175,7 +175,7 @@ def to_arg(vm: Machine, value: Value) -> Any:
         return made(vm, value.obj.dtype.name, (numpy_arrays.plain(value.obj),), {}).node
     if value.__class__ is Object and value.pytype is np.ndarray:
         array = numpy_arrays.array_of(vm, value)
-        return numpy_arrays.constant(vm, array).node
+        return numpy_memory.constant(vm, array).node
     if value.__class__ is Object and value.pytype in (list, tuple):
         return value.pytype(to_arg(vm, item) for item in vm.iterate(value))
     if value.__class__ is Object and value.pytype is slice:
