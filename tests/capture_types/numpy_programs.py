@@ -419,6 +419,25 @@ def out_argument(x):
     return torch.from_numpy(out), np.sqrt(np.abs(a), out=out) is out
 
 
+def small():
+    return (torch.tensor([100, 2, 3], dtype=torch.int8), torch.tensor([1.0, 0.0], requires_grad=True))
+
+
+@program(small)
+def scalars_warn_as_scalars(n, x):
+    i, f = n.numpy()[0], x.detach().numpy()
+    return i * i, i + np.int8(100), i * 2, -i, f[0] / f[1], f[0] % f[1], f / f[1], divmod(i, n.numpy()[1]), i < f[0]
+
+
+@program(small)
+def where_no_gradients_are_asked_for(n, x):
+    with torch.no_grad():
+        try:
+            return x.numpy() + 1
+        except RuntimeError:
+            return "raised"
+
+
 @program()
 def constants_lie_as_they_do(x):
     a = x.numpy()

@@ -136,3 +136,35 @@ def test_errors_that_the_frame_catches() -> None:
     compiled = torchdynamo.compile(program, backend="eager")
     for x in (torch.eye(2), torch.zeros(2, 2), torch.eye(2) * 2):
         assert torch.equal(compiled(x), program(x))
+
+
+def test_warnings_come_in_their_order() -> None:
+    """Warnings of Python's wait until the graph has run, and NumPy's do not."""
+
+    def program(x: torch.Tensor) -> Any:
+        warnings.warn("first", stacklevel=1)
+        y = x.numpy() / 0
+        warnings.warn("second", stacklevel=1)
+        return y
+
+    compiled, found = torchdynamo.compile(program, backend="eager"), []
+    for fn in (program, compiled, compiled):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            fn(torch.ones(1))
+        found.append([str(each.message) for each in warned])
+    assert found[0] == found[1] == found[2] == ["first", "divide by zero encountered in divide", "second"]
+
+
+def test_errors_show_the_one_that_was_handled() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return np.linalg.inv(x.numpy())
+
+    for fn in (program, torchdynamo.compile(program, backend="eager")):
+        with pytest.raises(np.linalg.LinAlgError) as raised:
+            try:
+                raise KeyError("outer")
+            except KeyError:
+                fn(torch.zeros(2, 2))
+        assert not raised.value.__suppress_context__
+        assert isinstance(raised.value.__context__, KeyError)

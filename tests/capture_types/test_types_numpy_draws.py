@@ -225,3 +225,27 @@ def test_weak_references_of_what_the_frame_made() -> None:
     for program in (none, one):
         assert repr(torchdynamo.compile(program, backend="eager")(torch.ones(2))) == repr(program(torch.ones(2)))
     assert torchdynamo.compile(none, backend="eager", fullgraph=True)(torch.ones(2))[1] is None
+
+
+BITS = np.random.MT19937(5)
+ONE, OTHER, THIRD = np.random.RandomState(BITS), np.random.RandomState(BITS), np.random.Generator(BITS)
+
+
+def drawn_and_seeded(x: Tensor) -> Any:
+    a = ONE.rand()
+    OTHER.seed(3)
+    return x * a, ONE.rand(), OTHER.rand()
+
+
+def seeded_and_drawn(x: Tensor) -> Any:
+    OTHER.seed(3)
+    return x * ONE.rand(), OTHER.rand(), THIRD.random()
+
+
+@pytest.mark.parametrize("fn", [drawn_and_seeded, seeded_and_drawn])
+def test_generators_that_share_their_numbers(fn: Any) -> None:
+    found = []
+    for each in (fn, torchdynamo.compile(fn, backend="eager")):
+        ONE.seed(7)
+        found.append([[str(part) for part in each(torch.ones(1))] for _ in range(3)] + [ONE.rand()])
+    assert found[0] == found[1]

@@ -34,7 +34,7 @@ def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], place: tu
         trace = error.__traceback__
         for _ in range(2):
             trace = trace.tb_next if trace is not None else None
-        raise error.with_traceback(trace) from error.__cause__
+        raise error.with_traceback(trace)  # noqa: B904, it keeps its own cause and context
 
 
 def namespace(module: str) -> dict[str, Any]:

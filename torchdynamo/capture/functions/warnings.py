@@ -22,6 +22,7 @@ from torchdynamo.core.value import NO_ITEMS, NONE, ONE, Known, Object, Value
 
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
 FILTERS_CHANGED = "filters of warnings changed"
+WARNS = "warn "  # beginning of the texts of deferred warnings
 HOOKS = ("showwarning", "_showwarnmsg_impl")  # names of `warnings` that say how one is shown
 
 
@@ -59,7 +60,7 @@ def warn(
         hand_over(vm, changed, decided, (text, kind, line), frame)
     else:
         warned = DeferredWarning(vm, decided, text, kind, frame, line, level - len(frames))
-        vm.effects.defer(f"warn {kind.__name__} {text!r}", warned)
+        vm.effects.defer(f"{WARNS}{kind.__name__} {text!r}", warned)
     return NONE
 
 
@@ -234,6 +235,11 @@ class FiltersChange:
         emit.function(warnings._filters_mutated)  # type: ignore[attr-defined]
         emit.op("CALL", (0, ()))
         emit.op("POP")
+
+
+def are_deferred(vm: Machine) -> bool:
+    """Return whether warnings, or changes of their filters, wait until the graph has run."""
+    return any(each.text == FILTERS_CHANGED or each.text.startswith(WARNS) for each in vm.effects.deferred)
 
 
 def newest_change(vm: Machine) -> FiltersChange | None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from torchdynamo.capture.functions.warnings import FILTERS_CHANGED
+from torchdynamo.capture.functions import warnings
 from torchdynamo.capture.speculate import may_raise
 from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_memory, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
@@ -62,7 +62,9 @@ def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
         for step in ("detach", "cpu", "resolve_conj", "resolve_neg"):
             self = vm.call_method(self, step)  # type: ignore[assignment]
     fake = self.fake
-    if fake.requires_grad:
+    if fake.requires_grad and vm.grad_mode_unknown:
+        raise Break("data-dependent value", name="numpy")
+    if fake.requires_grad and torch.is_grad_enabled():
         text = "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         raise vm.error(RuntimeError, text)
     plain = (
@@ -85,7 +87,7 @@ DTYPES = frozenset(
 # -- through ----------------------------------------------------------------------------------------------------------
 def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function of NumPy with arguments of which some are arrays of the graph."""
-    name, operands = row_of(fn)
+    name, operands = row_of(fn, args)
     short = name.rpartition(".")[2]
     if name == "ndarray.__len__" and args[0].__class__ is Object:
         return Known(len(node_of(vm, args[0]).meta["example_value"]))
@@ -136,12 +138,16 @@ def written(vm: Machine, outs: list[Value]) -> list[Object]:
     return values  # type: ignore[return-value]
 
 
-def row_of(fn: Any) -> tuple[str, Operands]:
-    """Return the path of a function of NumPy's that may be in a graph, and its row."""
+def row_of(fn: Any, args: list[Value]) -> tuple[str, Operands]:
+    """Return the path of a function of NumPy's that may be in a graph, and its row.
+
+    Methods of numbers are those of the type of the first argument, which do not work, nor warn, as arrays' do.
+    """
     short = getattr(fn, "__name__", "")
     found, path = None, short
     if getattr(fn, "__objclass__", None) in (np.ndarray, np.generic):
-        found, path = METHODS.get(short), f"{fn.__objclass__.__name__}.{short}"
+        owner = np.ndarray if fn.__objclass__ is np.ndarray else args[0].pytype
+        found, path = METHODS.get(short), f"{owner.__name__}.{short}"
     elif isinstance(fn, np.ufunc):
         found = of_ufunc(fn) if getattr(np, short, None) is fn else None
     else:
@@ -190,8 +196,8 @@ TYPES = (bool, int, float, complex, *NUMPYS)
 
 def made(vm: Machine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Flowing:
     """Add a node that calls NumPy and may warn or raise."""
-    if any(each.text == FILTERS_CHANGED for each in vm.effects.deferred):
-        raise unknown(name)  # it may warn, before the filters are changed for real
+    if warnings.are_deferred(vm):
+        raise unknown(name)  # it may warn, before the others are given and the filters are changed for real
     may_raise.be_careful(vm, f"numpy.{name}")
     return numpy_arrays.made(vm, name, args, kwargs)
 

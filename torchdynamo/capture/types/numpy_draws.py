@@ -64,6 +64,7 @@ def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict
         raise Break("builtin with effects", name=called)
     if type(example) not in (int, float) and (not is_array(example) or example.dtype.kind not in "biuf"):
         raise Break("unsupported type", type=type(example).__name__)
+    shares_no_bits(vm, entity)
     may_raise.be_careful(vm, called)
     vm.ops += 1
     vm.builder.record.draw()
@@ -74,6 +75,15 @@ def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict
 
 
 NOT_IN_GRAPHS = frozenset({"bytes", "multivariate_normal"})  # what is drawn is no number; what warns
+
+
+def shares_no_bits(vm: Machine, entity: Entity) -> None:
+    """Refuse a generator that shares its numbers with another that the frame has drawn from or seeded."""
+    for each in vm.heap.entities:
+        if each is not entity and isinstance(each.real, (np.random.RandomState, np.random.Generator)):
+            used = each.items is not None or each.payload_if(GraphObject) is not None
+            if used and each.real is not entity.real and each.real._bit_generator is entity.real._bit_generator:
+                raise Break("builtin with effects", name="numpy.random")
 
 
 def holds_symbols(vm: Machine, value: Value) -> bool:

@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from torchdynamo.capture.torch import numpy_arrays
-from torchdynamo.capture.types.numpy_draws import drawing
+from torchdynamo.capture.types.numpy_draws import drawing, shares_no_bits
 from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
@@ -69,6 +69,7 @@ def reseed(vm: Machine, self: Object, seed: Value = NONE) -> Value:
         if bits is not np.random.MT19937:
             raise Break("builtin with effects", name="numpy.random.seed")
         vm.guard(Source("attr", entity.source, "_bit_generator"), "TYPE_MATCH", bits)
+        shares_no_bits(vm, entity)
     made = seeded(vm, np.random.RandomState, seed)
     vm.effects.items(entity)
     entity.items = made
