@@ -63,6 +63,23 @@ def test_drawn_sizes(at: int) -> None:
     assert agrees(lambda x: (x + 1, fn(np.random.randint(1, 7))))
 
 
+def test_numbers_that_decide_the_shapes_of_tensors() -> None:
+    """They end the graph; as factors, indices and contents they are in it."""
+
+    def sizes(x: torch.Tensor) -> Any:
+        a = x.numpy().astype(int)
+        return torch.zeros(a[0]), x.repeat(a[1]), x.view(2, 2).sum(a[2] % 2), x[: a[3]], x.new_ones([a[0], 2])
+
+    def numbers(x: torch.Tensor) -> Any:
+        a = x.numpy().astype(int)
+        return x * a[0], a[1] - x, x[a[2] % 4], x.clone().fill_(a[3]), torch.tensor([a[0], a[1]]), x.clamp(max=a[0])
+
+    assert agrees(sizes)
+    assert agrees(numbers)
+    torchdynamo.reset()
+    torchdynamo.compile(numbers, backend="eager", fullgraph=True)(torch.ones(4))
+
+
 def test_operands_that_decide_no_shape() -> None:
     """They stay in the graph."""
 

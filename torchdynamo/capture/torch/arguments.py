@@ -11,6 +11,7 @@ from torch.utils._device import _device_constructors
 
 from torchdynamo.capture.speculate import may_raise, tensor_constants, unify_sizes
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols
+from torchdynamo.capture.torch.numpy_tables import OF_NUMBERS
 from torchdynamo.capture.torch.tensor_subclasses import watch
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.model import COPY, ITERATE, plain_new
@@ -46,6 +47,7 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
             return answer
     if vm.devices:
         kwargs = on_device(vm, target, kwargs)
+    check_numpys(vm, target, [*args, *kwargs.values()])
     try:
         node_args = tuple([to_node(vm, arg) for arg in args])
         node_kwargs = {name: to_node(vm, arg) for name, arg in kwargs.items()} if kwargs else EMPTY
@@ -87,6 +89,21 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
                 return arg
             vm.fakes[id(arg.fake)] = arg
     return from_example(vm, node, example)
+
+
+def check_numpys(vm: Machine, target: Any, given: list[Value]) -> None:
+    """Refuse numbers of NumPy's that the graph gives where they may decide a shape: a size, an axis, a slice's end."""
+    unknown = [each for each in given if each.__class__ is Object and numpy_arrays.flows(vm, each)]
+    name = raising_operators.name_of(target)
+    if unknown and (name.strip("_") not in OF_NUMBERS or any(holds_slices(vm, each) for each in unknown)):
+        raise Break("data-dependent value", name=name)
+
+
+def holds_slices(vm: Machine, value: Value) -> bool:
+    """Return whether an index has a slice that a number of the graph begins or ends."""
+    if value.__class__ is Object and value.pytype in (list, tuple):
+        return any(holds_slices(vm, item) for item in vm.iterate(value))
+    return value.__class__ is Object and value.pytype is slice and numpy_arrays.flows(vm, value)
 
 
 def with_known(

@@ -138,3 +138,14 @@ DRAWN_OF = of_rows(
     }
 )
 NOTHING = Operands((".",))
+# Operators of torch's, by name, whose result has no shape that a number among the arguments decides.
+OF_NUMBERS = frozenset(
+    "fill masked_fill clamp clip clamp_min clamp_max lerp where tensor as_tensor asarray scalar_tensor full_like "
+    "getitem setitem".split()
+    + [
+        each
+        for name in "add sub subtract mul multiply div divide truediv true_divide floordiv floor_divide mod remainder "
+        "fmod pow eq ne lt le gt ge xor and or lshift rshift".split()
+        for each in (name, f"i{name}", f"r{name}")
+    ]
+)

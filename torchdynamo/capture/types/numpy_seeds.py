@@ -23,6 +23,8 @@ def new_seeds(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
     entropy = args[0] if args else kwargs.get("entropy", NONE)
     if entropy.__class__ is Known and entropy.obj is None:
         raise Break("builtin with effects", name="numpy.random.SeedSequence")  # by the system
+    if any(each.__class__ is Symbol and each is not entropy for each in (*args, *kwargs.values())):
+        raise Break("data-dependent value", name="numpy.random.SeedSequence")
     given = [standing(vm, each) for each in args]
     named = {key: standing(vm, each) for key, each in kwargs.items()}
     try:
