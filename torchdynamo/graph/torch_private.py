@@ -101,6 +101,7 @@ PRIVATE: dict[str, str] = {
     "torch.fx.graph._PyTreeCodeGen": "code of graphs that are called as the program is",
     "torch.fx.graph._PyTreeInfo": "code of graphs that are called as the program is",
     "torch.fx.graph._BoxedCodeGen": "code of graphs that takes its inputs in a list and frees them",
+    "torch.fx.node._get_qualified_name": "the name by which a graph's code calls a function of torch",
     "torch.fx.graph_module._loader": "texts of graphs' code, freed with the graphs",
     "torch.utils._pytree": "containers of a graph's inputs and results, flattened as AOTAutograd does",
     "torch.utils._python_dispatch": "a mode that sees what operators a graph or a binding calls",
