@@ -7,13 +7,14 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import torchdynamo
 
-kept_sin, kept_softmax = torch.sin, F.softmax
+kept_sin, kept_softmax, kept_cumsum = torch.sin, F.softmax, np.cumsum
 
 
 def kept(x: torch.Tensor) -> torch.Tensor:
@@ -24,6 +25,10 @@ def kept_with_dim(x: torch.Tensor) -> torch.Tensor:
     return kept_softmax(x, 0)
 
 
+def kept_of_numpy(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(kept_cumsum(x.numpy(), axis=0)) + 1
+
+
 def layer(x: torch.Tensor) -> torch.Tensor:
     return F.linear(x, x) + torch.zeros(2, 2, dtype=torch.float64)
 
@@ -32,6 +37,7 @@ PROGRAMS: list[tuple[Callable[[torch.Tensor], torch.Tensor], Any, str]] = [
     (kept, torch, "sin"),
     (kept_with_dim, F, "softmax"),
     (kept_with_dim, torch, "softmax"),
+    (kept_of_numpy, np, "cumsum"),
     (layer, torch._C._nn, "linear"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import operator
@@ -23,7 +24,7 @@ def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], place: tu
 
     place: a CallLine, to which NumPy's warnings are attributed; the traceback of an error leaves it out.
     """
-    fn = getattr(operator, name[9:]) if name.startswith("operator.") else operator.attrgetter(name)(np)
+    fn = called(name)
     if not place:
         return fn(*args, **kwargs)
     line = CallLine(*place)
@@ -35,6 +36,12 @@ def of_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], place: tu
         for _ in range(2):
             trace = trace.tb_next if trace is not None else None
         raise error.with_traceback(trace)  # noqa: B904, it keeps its own cause and context
+
+
+@functools.lru_cache(4096)
+def called(name: str) -> Any:
+    """Return the function of a name, which stays what it was when the first graph called it."""
+    return getattr(operator, name[9:]) if name.startswith("operator.") else operator.attrgetter(name)(np)
 
 
 def namespace(module: str) -> dict[str, Any]:

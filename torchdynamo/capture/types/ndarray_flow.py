@@ -43,7 +43,7 @@ from torchdynamo.capture.vm.model import (
 from torchdynamo.core.policy import NUMPYS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value
-from torchdynamo.graph.numpy_nodes import np
+from torchdynamo.graph.numpy_nodes import called, np
 
 BASE = torch._C.TensorBase
 
@@ -149,10 +149,12 @@ def row_of(fn: Any, args: list[Value]) -> tuple[str, Operands]:
         owner = np.ndarray if fn.__objclass__ is np.ndarray else args[0].pytype
         found, path = METHODS.get(short), f"{owner.__name__}.{short}"
     elif isinstance(fn, np.ufunc):
-        found = of_ufunc(fn) if getattr(np, short, None) is fn else None
+        found = of_ufunc(fn) if hasattr(np, short) and called(path) is fn else None
     else:
         path = f"{fn.__module__.removeprefix('numpy').strip('.')}.{short}".strip(".")
         found = FUNCTIONS.get(path)
+        if found is not None and called(path) is not fn:  # another function has been put under its name
+            found = None
     if found is None:
         raise unknown(short)
     return path, found
