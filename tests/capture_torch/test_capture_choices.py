@@ -79,9 +79,32 @@ def history_that_leaves(x: Tensor) -> Any:
     return y, type(y.grad_fn).__name__, [y.grad_fn][0] is y.grad_fn
 
 
+def history_of_views(x: Tensor) -> Any:
+    y = x * 2
+    view, other = y[0], y[1:]
+    before = type(view.grad_fn).__name__
+    y.add_(1)
+    return y + 1, before, type(view.grad_fn).__name__, type(other.grad_fn).__name__, view.grad_fn is not None
+
+
+def without_values(x: Tensor) -> Any:
+    return error_of(lambda: max(x[0].to("meta"), x[1].to("meta")))
+
+
+def in_layers(x: Tensor) -> Any:
+    return error_of(lambda: torch.func.vmap(lambda each: min(each, each * 2))(x))
+
+
+def error_of(fn: Any) -> Any:
+    try:
+        return fn()
+    except RuntimeError as error:
+        return str(error)
+
+
 WHOLE = [extremes, greatest_norm, history, history_in_place]
 OTHERS = [one_of_two, told_by_identity, told_by_writing, told_by_sharing, told_by_gradients, with_numbers]
-OTHERS += [more_of_history, history_that_leaves]
+OTHERS += [more_of_history, history_that_leaves, history_of_views, without_values, in_layers]
 NUMBERS = [[1.0, 2.0, 3.0, 4.0], [-1.0, -2.0, -3.0, -4.0], [float("nan"), 1.0, 2.0, 3.0], [1.0, float("nan"), 2.0, 0.0]]
 
 

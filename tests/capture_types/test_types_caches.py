@@ -131,6 +131,35 @@ def test_what_a_cached_function_raises_is_asked_in_each_call() -> None:
     check(unhashable, (X,))
 
 
+LATER: dict[Any, int] = {}
+from_later = functools.lru_cache(LATER.__getitem__)
+of_anything = functools.lru_cache(maxsize=0)(len)
+
+
+def found_later(x: Any) -> Any:
+    try:
+        return x + from_later(3)
+    except KeyError:
+        return x
+
+
+def not_kept(x: Any) -> Any:
+    try:
+        return x + of_anything([1, 2]) + of_anything(3)  # type: ignore[arg-type]
+    except TypeError as error:
+        return x, str(error)
+
+
+def test_what_a_cached_function_of_c_raises_is_asked_in_each_call() -> None:
+    LATER.clear()
+    compiled = torchdynamo.compile(found_later, backend="eager")
+    assert torch.equal(compiled(X), X)
+    LATER[3] = 4
+    assert torch.equal(compiled(X), X + 4)
+    got, wanted = torchdynamo.compile(not_kept, backend="eager")(X), not_kept(X)
+    assert torch.equal(got[0], wanted[0]) and got[1] == wanted[1]
+
+
 def test_a_cache_that_is_kept() -> None:
     got, wanted = torchdynamo.compile(kept, backend="eager", fullgraph=True)(X)[1], kept(X)[1]
     assert (got(2), got(2), got.cache_info()) == (wanted(2), wanted(2), wanted.cache_info())

@@ -29,6 +29,7 @@ from torchdynamo.capture.speculate.bodies import follow_body
 from torchdynamo.capture.torch import symbols
 from torchdynamo.core.signals import Assumption
 from torchdynamo.core.value import ABSENT, Known, Lazy, Object, Symbol, TensorNode, Value
+from torchdynamo.graph.torch_compat import is_layered
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -222,6 +223,8 @@ def chosen(vm: Machine, op: str, item: Value, best: Value) -> Value | None:
     if not isinstance(item, TensorNode) or not isinstance(best, TensorNode):
         return None
     if item.fake is best.fake or Assumption.COPIES in vm.builder.numbers.dropped:
+        return None
+    if is_layered((item.fake, best.fake)) or item.fake.device.type == "meta":  # an error of torch's
         return None
     try:
         like = layout(item.fake)

@@ -19,6 +19,7 @@ from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, TensorNode, Value, is_none
+from torchdynamo.graph.recording import storage_of
 
 BASE = torch._C.TensorBase
 
@@ -64,7 +65,8 @@ def grad_fn(vm: Machine, self: TensorNode) -> Value:
     """
     if vm.known(is_leaf(vm, self), "is_leaf"):
         return NONE
-    if self.source is not None:
+    rewritten = self.fake._is_view() and vm.builder.record.wrote_to(storage_of(self.fake))
+    if self.source is not None or rewritten:  # autograd makes a view's history anew, and a fake tensor's otherwise
         raise Break("unsupported attribute", name="grad_fn", type="Tensor")
     history = self.fake.grad_fn
     for entity in vm.heap.entities:

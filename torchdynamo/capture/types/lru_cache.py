@@ -47,7 +47,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     try:
         found = entity.real(*real, **named)
     except Exception as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # an argument has no hash
+        if is_of_hash(error, (*real, *named.values())):
             raise vm.error(type(error), *error.args) from None
         raise Break("unknown call", name="lru_cache") from None  # nothing was kept: each call asks the function anew
     if not named:
@@ -55,6 +55,17 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
+
+
+def is_of_hash(error: Exception, given: tuple[Any, ...]) -> bool:
+    """Return whether an error is that of an argument without a hash, and not one of the function, which may be C's."""
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return False
+    try:
+        hash(given)
+    except TypeError as same:
+        return type(error) is TypeError and same.args == error.args
+    return False
 
 
 def can_change(found: Any) -> bool:
