@@ -431,6 +431,35 @@ class Compares(Stateful):
         return y
 
 
+class ComparedWith(Stateful):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1 if x is self.mean else x
+        self.mean = x * 2
+        return y
+
+
+class InTwoPlaces(Stateful):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = [self.mean]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1 if self.seen[0] is self.mean else x
+        self.mean = x * 2
+        return y
+
+
+class IsAKey(Stateful):
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = {self.mean: 1}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 1 if self.mean in self.known else x
+        self.mean = x * 2
+        return y
+
+
 class Asks(Stateful):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x + 1 if self.mean.requires_grad else x
@@ -444,7 +473,7 @@ def test_a_tensor_that_is_only_replaced_by_one_like_it_is_no_state() -> None:
     assert torch.equal(torchdynamo.export(model, X).module()(-X), model(-X))
     with pytest.raises(exc.ExportError, match=r"depends on itself: self\.table"):
         torchdynamo.export(model, torch.ones(5))
-    for cls in (Compares, Asks):
+    for cls in (Compares, ComparedWith, InTwoPlaces, IsAKey, Asks):
         with pytest.raises(exc.ExportError, match=r"depends on itself: self\.mean"):
             torchdynamo.export(cls(), X)
 

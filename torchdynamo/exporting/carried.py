@@ -6,6 +6,7 @@ state of the first call for ever.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import torch
@@ -75,10 +76,29 @@ def is_unused(vm: Machine, number: Symbol, inputs: set[torch.fx.Node]) -> bool:
 
 def is_as_good(vm: Machine, old: TensorNode, new: Value) -> bool:
     """Return whether the next call does with the new tensor what this one did with the old, which no operator takes."""
-    if not isinstance(new, TensorNode) or description(old) != description(new):
+    if not isinstance(new, TensorNode) or description(old) != description(new) or is_told_apart(vm, old):
         return False
     asked = {guard.kind for guard in vm.guards.values() if old.source in (guard.source, guard.source.base)}
     return asked <= {"TENSOR_MATCH"}
+
+
+def is_told_apart(vm: Machine, tensor: TensorNode) -> bool:
+    """Return whether something may rest on which tensor this is: it lies in two places, is compared or is a key."""
+    places = [
+        source for source, value in vm.by_source.items() if isinstance(value, TensorNode) and is_one(value, tensor)
+    ]
+    keys = {source for told in vm.told_apart.values() for source in told}
+    compared = (guard.arg for guard in vm.guards.values())
+    return len(places) > 1 or tensor.source in keys or any(map(functools.partial(names, tensor.source), compared))
+
+
+def is_one(tensor: TensorNode, other: TensorNode) -> bool:
+    return tensor.node is other.node or tensor.fake is other.fake
+
+
+def names(source: Source | None, arg: object) -> bool:
+    """Return whether the argument of a guard is this place, or has it in it."""
+    return arg is source or (isinstance(arg, tuple) and any(names(source, each) for each in arg))
 
 
 def description(tensor: TensorNode) -> tuple[object, ...]:
