@@ -1,11 +1,12 @@
-"""What rewrites gain on a GPU: attention in any spelling, nanoGPT as it is written, the loss of a large vocabulary.
+"""What rewrites gain on a GPU: attention, nanoGPT as it is written, the loss of a large vocabulary, updates in a loop.
 
-    python benchmarks/rewrites_cuda.py                      # all three parts, about 90 seconds each at most
+    python benchmarks/rewrites_cuda.py                      # all parts, about 90 seconds each at most
     python benchmarks/rewrites_cuda.py loss --device cpu --tiny
 
 attention: how many of the tests' spellings become one operator, and their error against float64 over eager's.
 nanogpt: a training step with attention written out and 50,257 words, in bfloat16, and its peak memory.
 loss: cross entropy of a linear layer with 131,072 classes, forward and backward, and its peak memory.
+optimizer, adam: updates of 200 small parameters in a loop: SGD, and Adam with weight decay.
 Times are medians of rounds in turns.
 """
 
@@ -33,13 +34,18 @@ import torchdynamo
 Step = Callable[[], Any]
 Make = Callable[[Callable[[Any], Any]], Step]
 """Gets what compiles a function; returns a step to measure."""
+Part = tuple[Make, list[str]]
+"""How a step is made, and which front ends are compared."""
 MIB = 2**20
+BY_HAND = "torch.compile, by hand"
+"""A front end for a program that calls `torch._foreach_*` itself."""
 FRONTENDS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda fn: fn,
     "torch.compile": torch.compile,
     "torchdynamo, no rewrites": lambda fn: torchdynamo.compile(fn, options={"rewrites": False}),
     "torchdynamo": torchdynamo.compile,
     "torchdynamo, loss_chunks": lambda fn: torchdynamo.compile(fn, options={"loss_chunks": "auto"}),
+    BY_HAND: lambda fn: torch.compile(fn),
 }
 
 
@@ -107,7 +113,7 @@ def nanogpt(given: argparse.Namespace) -> tuple[Make, list[str]]:
 
         return step
 
-    return make, [name for name in FRONTENDS if name != "torchdynamo, no rewrites"]
+    return make, ["eager", "torch.compile", "torchdynamo", "torchdynamo, loss_chunks"]
 
 
 def loss(given: argparse.Namespace) -> tuple[Make, list[str]]:
@@ -137,7 +143,74 @@ def loss(given: argparse.Namespace) -> tuple[Make, list[str]]:
     return make, ["eager", "torch.compile", "torchdynamo", "torchdynamo, loss_chunks"]
 
 
-PARTS = {"nanogpt": nanogpt, "loss": loss}
+def sgd(parameters: list[torch.Tensor], *_: list[torch.Tensor]) -> None:
+    for p in parameters:
+        p -= 0.01 * p.grad
+
+
+def sgd_by_hand(parameters: list[torch.Tensor], *_: list[torch.Tensor]) -> None:
+    torch._foreach_sub_(parameters, torch._foreach_mul([p.grad for p in parameters], 0.01))
+
+
+def adam(parameters: list[torch.Tensor], means: list[torch.Tensor], squares: list[torch.Tensor]) -> None:
+    for p, m, v in zip(parameters, means, squares):
+        m.mul_(0.9).add_(p.grad, alpha=0.1)
+        v.mul_(0.99).addcmul_(p.grad, p.grad, value=0.01)
+        p.mul_(0.999)
+        p.addcdiv_(m, v.sqrt() + 1e-8, value=-0.01)
+
+
+def adam_by_hand(parameters: list[torch.Tensor], means: list[torch.Tensor], squares: list[torch.Tensor]) -> None:
+    gradients = [p.grad for p in parameters]
+    torch._foreach_mul_(means, 0.9)
+    torch._foreach_add_(means, gradients, alpha=0.1)
+    torch._foreach_mul_(squares, 0.99)
+    torch._foreach_addcmul_(squares, gradients, gradients, 0.01)
+    torch._foreach_mul_(parameters, 0.999)
+    roots = torch._foreach_sqrt(squares)
+    torch._foreach_add_(roots, 1e-8)
+    torch._foreach_addcdiv_(parameters, means, roots, -0.01)
+
+
+def updates(loop: Callable[..., None], by_hand: Callable[..., None]) -> Callable[[argparse.Namespace], Part]:
+    """Return a part that compares a loop over parameters with the same on lists."""
+
+    def part(given: argparse.Namespace) -> Part:
+        count = 20 if given.tiny else 200
+
+        def make(compiler: Callable[[Any], Any]) -> Step:
+            torch.manual_seed(0)
+            shapes = [(64 + at % 7, 64) if at % 2 else (64 + at % 7,) for at in range(count)]
+            kinds = [[torch.randn(shape).to(given.device) for shape in shapes] for _ in range(3)]
+            parameters, gradients, means = kinds
+            squares = [torch.zeros_like(each) for each in means]
+            for p, gradient in zip(parameters, gradients, strict=True):
+                p.requires_grad_().grad = gradient
+            chosen = by_hand if compiler is FRONTENDS[BY_HAND] else loop
+
+            @torch.no_grad()
+            def update() -> None:
+                chosen(parameters, means, squares)
+
+            run = compiler(update)
+
+            def step() -> Any:
+                run()
+                return parameters[-1].detach().sum()
+
+            return step
+
+        return make, ["eager", "torch.compile", "torchdynamo, no rewrites", "torchdynamo", BY_HAND]
+
+    return part
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Part]] = {
+    "nanogpt": nanogpt,
+    "loss": loss,
+    "optimizer": updates(sgd, sgd_by_hand),
+    "adam": updates(adam, adam_by_hand),
+}
 
 
 def compare(part: str, given: argparse.Namespace) -> None:
@@ -182,7 +255,7 @@ def compare(part: str, given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help="attention, nanogpt or loss; all of them")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"attention, {', '.join(PARTS)}; all of them")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
     parser.add_argument("--sdpa", action="store_true", help="nanogpt with scaled_dot_product_attention in its source")

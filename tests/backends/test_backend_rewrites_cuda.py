@@ -142,3 +142,31 @@ def test_a_cap_on_scores(masked: str, training: bool) -> None:
     assert distance(found, exact) <= 1.5 * distance(eager, exact)
     flexible = any("flex_attention" in str(node.target) for graph in graphs for node in graph.nodes)
     assert flexible is not (training and masked == "added")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_updates_in_step(dtype: torch.dtype) -> None:
+    """With a rate that varies, and one tensor for all."""
+
+    @torch.no_grad()
+    def loop(tensors: list[list[torch.Tensor]], rate: float) -> None:
+        scale = 1 / (tensors[0][0].float().norm() + 1).to(dtype)
+        for p, g, m in zip(*tensors):
+            m.lerp_(g, 0.1).mul_(scale)
+            p.addcdiv_(m, (m * m).sqrt() + 1, value=-0.1)
+            p -= rate / (1 + rate) * (1 - g)
+            g.zero_()
+
+    def state() -> list[list[torch.Tensor]]:
+        torch.manual_seed(0)
+        return [[torch.randn(at + 1, 3).to("cuda", dtype) for at in range(20)] for _ in range(3)]
+
+    wanted, found = state(), state()
+    torchdynamo.reset()
+    run = torchdynamo.compile(lambda rate: loop(found, rate))
+    for rate in (0.1, 0.2, 0.3):
+        loop(wanted, rate)
+        run(rate)
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=1e-4 if dtype == torch.float32 else 5e-2)
+    text = str(torchdynamo.explain(lambda rate: loop(found, rate), backend="inductor")(0.4))
+    assert "20 tensors in step" in text, text

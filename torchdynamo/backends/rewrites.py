@@ -24,6 +24,7 @@ from torchdynamo.graph.mutation import effects_of
 from torchdynamo.graph.passes.attention.in_place import is_write
 from torchdynamo.graph.passes.attention.masks import Evaluator
 from torchdynamo.graph.passes.attention.match import rewrite
+from torchdynamo.graph.passes.foreach.match import rewrite_updates
 from torchdynamo.graph.passes.found import Found
 from torchdynamo.graph.passes.losses.match import rewrite_losses
 from torchdynamo.graph.passes.losses.plan import LossPlan
@@ -103,6 +104,7 @@ def rewritten(
     found = [each for outcome in outcomes for each in outcome.found]
     if losses is not None:
         found += rewrite_losses(module.graph, losses)
+    found += rewrite_updates(module.graph)
     captured.meta[_KEY] = RewritesOutcome(tuple(found))
     if all(each.missed for each in found):
         return None

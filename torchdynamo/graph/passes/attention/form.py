@@ -11,7 +11,7 @@ Node = torch.fx.Node
 
 
 class Miss(Exception):
-    """Raised where attention stays as it is written, with the reason and the node that is the reason."""
+    """Raised where something stays as it is written, with the reason and the node that is the reason."""
 
     def __init__(self, reason: str, node: Node | None = None, depth: int = 0) -> None:
         super().__init__(reason)
