@@ -249,3 +249,50 @@ def test_generators_that_share_their_numbers(fn: Any) -> None:
         ONE.seed(7)
         found.append([[str(part) for part in each(torch.ones(1))] for _ in range(3)] + [ONE.rand()])
     assert found[0] == found[1]
+
+
+class OfPython(np.random.Generator):
+    """A subclass, in which capture must make no object."""
+
+
+class Initialized(np.random.RandomState):
+    made: list[int] = []
+
+    def __init__(self, seed: int) -> None:
+        self.made.append(seed)
+        super().__init__(seed)
+
+
+def from_subclasses(x: Tensor, bits: Any) -> Any:
+    return x * OWN[0].normal() + OWN[1].rand()
+
+
+def state_afterwards(x: Tensor, bits: Any) -> Any:
+    before = GENERATOR.bit_generator.state
+    first, second = GENERATOR.random(), STATE.rand()
+    now = GENERATOR.bit_generator.state["state"]["state"], STATE._bit_generator.state["state"]["pos"]  # type: ignore
+    return x * first + second, before, now
+
+
+def state_of_shared_bits(x: Tensor, bits: Any) -> Any:
+    first, other = np.random.Generator(bits), np.random.Generator(bits)
+    drawn = GIVEN[0].random()
+    return x * drawn, GIVEN[1].bit_generator.state["state"], first.random(), other.random()
+
+
+OWN: list[Any] = []
+GIVEN: list[Any] = []
+
+
+@pytest.mark.parametrize("program", [from_subclasses, state_afterwards, state_of_shared_bits])
+def test_what_depends_on_draws_of_the_graph_comes_after_it(program: Any) -> None:
+    def run(fn: Any) -> str:
+        STATE.seed(5)
+        GENERATOR.bit_generator.state = np.random.default_rng(5).bit_generator.state
+        bits = np.random.PCG64(3)
+        OWN[:] = OfPython(np.random.PCG64(1)), Initialized(1)
+        GIVEN[:] = np.random.Generator(bits), np.random.Generator(bits)
+        Initialized.made.clear()
+        return repr(([fn(torch.ones(2), bits) for _ in range(3)], Initialized.made))
+
+    assert run(torchdynamo.compile(program, backend="eager")) == run(program)

@@ -54,6 +54,8 @@ def may_draw(vm: Machine) -> bool:
 def draw(vm: Machine, entity: Entity, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Add a node that draws, and return its value."""
     called = f"{entity.pytype.__name__}.{name}"
+    if entity.pytype not in (np.random.RandomState, np.random.Generator):  # a subclass, which may do more
+        raise Break("builtin with effects", name=called)
     rules = DRAWN_OF.get(name, NOTHING).rules(args, kwargs)
     if any(rule == "." and holds_symbols(vm, each) for rule, each in rules):
         raise Break("data-dependent value", name=called)

@@ -113,6 +113,11 @@ def bind(vm: Machine, self: Value, obj: Value, cls: Value = NONE) -> Value:
     return self if obj.__class__ is Known and obj.obj is None else vm.new(types.MethodType, __self__=obj, __func__=self)
 
 
+def bits_state(vm: Machine, self: Value) -> Value:
+    """Raise Break: the state is another after each draw, and draws happen when the graph runs."""
+    raise Break("unsupported attribute", name="state", type=self.pytype.__name__)
+
+
 def replay_state(emit: Emitter, entity: Entity) -> None:
     replay_call(emit, np.random.RandomState.set_state, entity, Frozen(entity.items.get_state(legacy=False)))
 
@@ -150,6 +155,9 @@ if np is not None:
     for _kind, _names in DRAWS.items():
         for _name in _names.split():
             named_method(getattr(np.random, _kind), _name, drawing(_name, method(SHADOW, _name)))
+    for _bits in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64):
+        models(_bits, ".state")(bits_state)
+    models(np.random.BitGenerator, ".state")(bits_state)
     named_method(np.random.RandomState, "seed", reseed)
     function(np.random.seed)(seed_all)
     if CYTHON is not types.BuiltinFunctionType:
