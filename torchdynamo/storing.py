@@ -182,6 +182,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         answers=answers,
         set_orders=tuple(vm.set_orders),
         operators={} if gm is None else custom_operators(gm),
+        targets={} if gm is None else graphs.targets_of(compiled.graphs_of(called.made, gm)),
     )
     sections, known = frames.dump(frame)
     uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)

@@ -201,7 +201,7 @@ def entry_of(
     if rerun is not None:
         rerun.final = compiler.fullgraph
     if name:
-        gm = graphs.StoredGraph(sections["graph"])
+        gm = graphs.StoredGraph(sections["graph"], frame.targets)
         graph = graph_of(frame, gm, name, sections["backend"], root, compiler, rerun, graph_id)
     items = frame.written(name, rerun)
     made = Written(items, frame.variables).assembled(code)

@@ -375,3 +375,32 @@ HASHES: dict[str, Program] = {
     "order_of_a_set_that_was_there": Program("S = {'first', 'second'}\ndef f(x): return x, list(S)\n" + X),
     "set_returned": Program("def f(x): return x, list({'aa', 'b', 'cccc', 'dd'})\n" + X),
 }
+
+
+def replaced(function: str, place: str, by: str, given: str = "x", imports: str = "") -> Program:
+    """Return a program that has a function of a library, in whose place there is another in the second process."""
+    head = f"import torch.nn.functional as F\n{imports}\ng = {function}\n"
+    rest = f"def f(x): return g({given}) + x\ndef args(): return (torch.ones(1, 2, 4),)\n"
+    return Program(f"{head}pass\n{rest}", f"{head}{place} = {by}\n{rest}")  # lines stay where they are
+
+
+REPLACED: dict[str, Program] = {
+    "function_in_python": replaced("F.softmax", "F.softmax", "lambda x, d: x * 100", "x, 0"),
+    "function_in_c": replaced("torch.sin", "torch.sin", "lambda x: x * 100"),
+    "function_by_a_sibling": replaced("F.max_pool1d", "F.max_pool1d", "F.max_pool2d", "x, 1"),
+    "what_numpys_function_calls": replaced(
+        "np.sum",
+        "np._core.fromnumeric._wrapreduction",
+        "lambda *a, **k: 42.0",
+        "[2, 3]",
+        "import numpy as np\nimport numpy._core.fromnumeric",
+    ),
+    "module_of_numpys_function": replaced(
+        "np.mean",
+        "np._core._methods._mean",
+        "lambda *a, **k: 42.0",
+        "[2, 3]",
+        "import numpy as np\nimport numpy._core._methods",
+    ),
+}
+"""Programs in which functions of torch and NumPy are replaced: the second process goes on without these."""

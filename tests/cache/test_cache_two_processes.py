@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from programs_changed import CHANGED, HASHES
+from programs_changed import CHANGED, HASHES, REPLACED
 from programs_unchanged import INDUCTOR, UNCHANGED
 from two_processes import Outcome, twice
 
@@ -45,6 +45,14 @@ def test_nearly_all_of_the_changed_programs_had_been_stored(
 ) -> None:
     stored = [name for name, outcome in changed[0].items() if not outcome.told]
     assert len(stored) >= 0.9 * len(CHANGED)
+
+
+def test_functions_that_are_replaced_in_a_library_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    first, second = twice(tmp_path, REPLACED)
+    for name in REPLACED:
+        assert first[name].equal and second[name].equal, name
+        assert first[name].told == [], name
+        assert second[name].hits == 0, name
 
 
 @pytest.fixture(scope="module")

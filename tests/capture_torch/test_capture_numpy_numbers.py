@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -99,3 +100,26 @@ def test_the_same_number_twice() -> None:
 
     pairs = [(np.int64(n), np.int64(n)) for n in (300, 400)] + [(k, k) for k in map(np.int64, (500, 600))]
     compiles(program, pairs)
+
+
+@pytest.mark.parametrize("number", [np.datetime64("2020-01-01"), np.timedelta64(3, "D"), np.longdouble(1) / 3])
+def test_dates_and_other_scalars_without_a_plain_value_end_the_graph(number: Any) -> None:
+    def fn(x: torch.Tensor) -> Any:
+        return x * 2, str(number)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = torchdynamo.compile(fn, backend="eager")(torch.ones(2))
+    assert torch.equal(found[0], torch.full((2,), 2.0)) and found[1] == str(number)
+
+
+def test_a_time_span_of_another_unit_is_another() -> None:
+    spans = [np.timedelta64(1, "ns"), np.timedelta64(1, "ps")]
+
+    def fn(x: torch.Tensor) -> Any:
+        return x * 2, str(spans[0])
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    assert compiled(torch.ones(2))[1] == "1 nanoseconds"
+    spans.reverse()
+    assert compiled(torch.ones(2))[1] == "1 picoseconds"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.fx
@@ -29,6 +29,13 @@ def dump_compiled(made: Any, gm: torch.fx.GraphModule, backend: str) -> tuple[by
             raise NotStorable("its graph rests on assertions, and is compiled in parts")
         return packed({"kind": CHECKED, "plan": plan_as_data(made.plan)}), {}
     return dump_artifact(made, backend)
+
+
+def graphs_of(made: Any, gm: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
+    """Yield the graphs that are written for a graph: itself, and the stages in which it is run."""
+    yield gm
+    if isinstance(made, CheckedGraph):
+        yield from (stage.module for stage in made.plan.stages)
 
 
 def check_devices(gm: torch.fx.GraphModule) -> None:
@@ -65,7 +72,7 @@ def load_compiled(
         return forward
     try:
         if content["kind"] == CHECKED:
-            return CheckedGraph(plan_of(content["plan"]), lambda stage, examples: stage.forward, raised)
+            return CheckedGraph(plan_of(content["plan"], graph.named), lambda stage, examples: stage.forward, raised)
         return artifacts.load(content["data"], read_blob, lambda: graph.module)
     except artifacts.DamagedBlob as error:
         raise Damaged(str(error)) from None

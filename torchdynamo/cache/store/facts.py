@@ -25,6 +25,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.cache.store.hashes import hash_of
+from torchdynamo.cache.store.library_code import digest_of_behavior
 from torchdynamo.cache.store.operators import digest_of, is_custom
 from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.core.naming import OWN, class_name
@@ -91,17 +92,17 @@ def _names_of(obj: Any) -> Iterator[tuple[str, str]]:
         module = _module_of_c(obj) if made_in_c else OWN.__get__(obj).get("__module__")
         name = class_name(obj)
     elif type(obj) in _NAMED:
-        module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+        module, name = getattr(obj, "__module__", None), obj.__qualname__
         owner = getattr(obj, "__self__", None)
         if type(owner) is types.ModuleType:
             module = owner.__name__
-        if type(obj) is types.BuiltinFunctionType and "pybind11" in type_name(type(owner)):
-            name = obj.__name__  # its own qualified name has its owner's
     else:
         return
-    for home in (module, "builtins", "torch", "torch.nn.functional"):
-        if type(home) is str and type(name) is str:
-            yield home, name
+    # a function of torch's C may have a qualified name with its owner's, and one that was made has its maker's
+    for each in dict.fromkeys((name, name if issubclass(type(obj), type) else obj.__name__)):
+        for home in (module, "builtins", "torch", "torch.nn.functional"):
+            if type(home) is str and type(each) is str:
+                yield home, each
 
 
 _NAMED = (types.FunctionType, types.BuiltinFunctionType)
@@ -266,7 +267,9 @@ def _dispatched(obj: Any) -> Description:
     """Describe a function of NumPy's own that other arrays may take over."""
     if str(obj.__module__).partition(".")[0] != "numpy":
         raise NotStorable(f"the function {obj.__name__} is not NumPy's own")
-    return Description("dispatched function", (obj.__name__, version_of("numpy")), (obj._implementation,))
+    made = obj._implementation
+    behavior = digest_of_behavior(made) if type(made) is types.FunctionType else ""  # capture computes with it
+    return Description("dispatched function", (obj.__name__, version_of("numpy"), behavior), (made,))
 
 
 def _scalar(obj: Any) -> Description:

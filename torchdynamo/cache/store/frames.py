@@ -74,6 +74,7 @@ class StoredFrame(NamedTuple):
     answers: Sequence[RegistryAnswer] = ()
     set_orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
     operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
+    targets: Mapping[str, Any] = MappingProxyType({})  # functions that its graph calls, by their names there
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
@@ -97,6 +98,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         tuple((each.cls, each.abstract, each.answer) for each in told.values()),
         tuple(frame.set_orders),
         tuple(frame.operators.items()),
+        tuple(frame.targets.items()),
         tuple(code),
     )
     number = writer.pool.number(content)
@@ -225,11 +227,13 @@ class LoadedFrame:
 
     def verified(self) -> _native.GuardProgram:
         """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not."""
-        call, self.variables, self.items, why, answers, orders, operators, known = self.reader.pool[self.number]
+        content = self.reader.pool[self.number]
+        call, self.variables, self.items, why, answers, orders, operators, targets, known = content
         if not all(is_order_of_hashes(*each) for each in orders):
             raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
         self.call = GraphFacts(*call)
+        self.targets = dict(targets)
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 from weakref import ref
@@ -13,7 +12,7 @@ from weakref import ref
 import torch
 import torch.fx
 
-from torchdynamo.backends.cache_key import OPERATORS, is_keyed_by_names
+from torchdynamo.backends.cache_key import OPERATORS, functions, is_keyed_by_names
 from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
 from torchdynamo.backends.ensemble.identity import HasNoName, name_of
@@ -34,10 +33,8 @@ def dump_graph(gm: torch.fx.GraphModule, sites: Mapping[str, CallSite], known: S
 
     sites: the program's calls at each node. known: code by whose number the calls are written.
     """
-    if not is_keyed_by_names(gm, but=is_custom):
-        raise NotStorable("its graph calls code that is not torch's: nothing says whether that has changed")
     try:
-        nodes = nodes_of(gm.graph, name_of_function)
+        nodes = nodes_of(gm.graph, name_in_graph)
     except RecordError as error:
         raise NotStorable(f"its graph cannot be written: {error}") from None
     writer = SiteWriter(known)
@@ -51,17 +48,32 @@ def calls_of(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return [node for node in graph.nodes if node.op.startswith("call_")]
 
 
-def name_of_function(function: Any) -> str:
+def targets_of(gms: Iterable[torch.fx.GraphModule]) -> dict[str, Any]:
+    """Return the functions that graphs call, operators apart, by the names that they have there. Raises NotStorable.
+
+    A name is none by which another process finds the function: the frame has facts for that.
+    """
+    found = {}
+    for gm in gms:
+        if not is_keyed_by_names(gm, but=is_custom):
+            raise NotStorable("its graph calls code that is not torch's: nothing says whether that has changed")
+        for function in functions(gm):
+            if not isinstance(function, OPERATORS):
+                try:
+                    found[name_in_graph(function)] = function
+                except RecordError as error:
+                    raise NotStorable(f"its graph cannot be written: {error}") from None
+    return found
+
+
+def name_in_graph(function: Any) -> str:
     """Return the name of a function of torch or Python that a graph calls. Raises RecordError if it has none."""
     if isinstance(function, OPERATORS):
         return operator_names.name_of_function(function)
     try:
-        name = "builtins.getattr" if function is getattr else name_of(function)
+        return name_of(function)
     except HasNoName:
         raise RecordError(f"{function!r} has no name") from None
-    if function_at(name) is not function:
-        raise RecordError(f"{name} is found under another name only")
-    return name
 
 
 def effects_as_data(gm: torch.fx.GraphModule) -> list[Any]:
@@ -75,27 +87,29 @@ def plan_as_data(plan: CheckedPlan) -> dict[str, Any]:
     """Return how a graph is run that rests on assertions. Raises NotStorable for a node that cannot be written."""
     try:
         stages = [
-            (json.dumps(nodes_of(each.module.graph, name_of_function)), each.inputs, each.results)
-            for each in plan.stages
+            (json.dumps(nodes_of(each.module.graph, name_in_graph)), each.inputs, each.results) for each in plan.stages
         ]
     except RecordError as error:
         raise NotStorable(f"its graph cannot be written: {error}") from None
     return {**plan._asdict(), "stages": stages}
 
 
-def plan_of(data: Mapping[str, Any]) -> CheckedPlan:
-    """Return a plan from data. Raises RecordError for an operator that does not exist here."""
+def plan_of(data: Mapping[str, Any], named: Callable[[str], Any]) -> CheckedPlan:
+    """Return a plan from data. Raises RecordError for an operator that does not exist here.
+
+    named: returns the function of a name, as `functions_by_name` does.
+    """
     stages = [
-        GraphStage(graph_module(torch.nn.Module(), graph_of(json.loads(nodes), function_at)), inputs, results)
+        GraphStage(graph_module(torch.nn.Module(), graph_of(json.loads(nodes), named)), inputs, results)
         for nodes, inputs, results in data["stages"]
     ]
     return CheckedPlan(**{**data, "stages": stages})
 
 
-def load_graph(data: bytes) -> torch.fx.GraphModule:
+def load_graph(data: bytes, named: Callable[[str], Any]) -> torch.fx.GraphModule:
     """Return the module of a graph. Raises RecordError for an operator that does not exist here."""
     found = json.loads(data)
-    graph = graph_of(found["nodes"], function_at)
+    graph = graph_of(found["nodes"], named)
     gm = graph_module(torch.nn.Module(), graph)
     positions, random, as_captured = found["effects"]
     inputs = [node.name for node in graph.find_nodes(op="placeholder")]
@@ -103,30 +117,28 @@ def load_graph(data: bytes) -> torch.fx.GraphModule:
     return gm
 
 
-@functools.cache
-def function_at(name: str) -> Any:
-    """Return the function of a name that was found to be an operator's when it was written: where modules have it."""
-    if name.startswith("torch.ops."):
-        return operator_names.function_named(name)
-    parts = name.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        owner = sys.modules.get(".".join(parts[:cut]))
-        found = functools.reduce(lambda obj, part: getattr(obj, part, None), parts[cut:], owner)
-        if found is not None:
-            return found
-    raise RecordError(f"there is no operator {name!r} here")
+def functions_by_name(targets: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Return what gives a function of a stored graph by its name: an operator, or one of these."""
+
+    def named(name: str) -> Any:
+        found = targets.get(name)
+        return operator_names.function_named(name) if found is None else found
+
+    return named
 
 
 class StoredGraph:
     """A graph that is made when somebody looks at it."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, targets: Mapping[str, Any]) -> None:
+        """Make the graph. targets: the functions that it calls, operators apart, as the frame has found them."""
         self._data = data
+        self.named = functions_by_name(targets)
 
     @functools.cached_property
     def module(self) -> torch.fx.GraphModule:
         """The graph's module."""
-        return load_graph(self._data)
+        return load_graph(self._data, self.named)
 
     def program(self, known: Sequence[ref[CodeType]], start: CallSite) -> Program:
         """Return the program's calls at each node. known: the code that `dump_graph` was given."""

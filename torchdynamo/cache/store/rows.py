@@ -288,6 +288,9 @@ class RowReader:
                 raise Unresolved(f"{self.named(number)} was one object")
             return
         kind, values, parts, _, _ = self.row(number)
+        home = self.pool[kind][1]
+        if home is not None and place_in_modules(obj) != home:
+            raise Unresolved(f"{self.named(number)} is another, or lies elsewhere")
         if self.pool[kind][0] != "value" and self.facts.setdefault(id(obj), number) != number:
             raise Unresolved(f"{self.named(number)} and {self.named(self.facts[id(obj)])} were two objects")
         self.objects[number] = obj

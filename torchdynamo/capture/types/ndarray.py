@@ -22,7 +22,8 @@ from torchdynamo.capture.vm.model import (
     iterates,
     rebuilds,
 )
-from torchdynamo.capture.vm.wrap import enter_singleton
+from torchdynamo.capture.vm.wrap import CONSTANTS, enter_singleton
+from torchdynamo.core.naming import class_name
 from torchdynamo.core.signals import Assumption, Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
@@ -30,12 +31,17 @@ from torchdynamo.graph.numpy_nodes import np
 
 
 def enter_scalar(vm: Machine, obj: Any, source: Source) -> Value:
-    """Wrap a number of NumPy's, guarded by type and value."""
+    """Wrap a number or string of NumPy's, guarded by type and value. Ends the graph at others, such as dates: what
+    `item` gives does not tell them apart.
+    """
+    kept = obj.item()
+    if obj.dtype.kind not in "biufcSU" or type(kept) not in CONSTANTS:
+        raise Break("unsupported type", type=class_name(type(obj)))
     vm.guard(source, "TYPE_MATCH", type(obj))
     varying = numpy_numbers.enter(vm, obj, source)
     if varying is not None:
         return varying
-    vm.guard(numpy_numbers.place_of(obj, source), "EQUALS_MATCH", obj.item())
+    vm.guard(numpy_numbers.place_of(obj, source), "EQUALS_MATCH", kept)
     return Known(obj, source)
 
 
