@@ -179,7 +179,7 @@ def test_code_is_told_by_what_it_does_and_where_it_is() -> None:
     [("copy.py", True), ("collections/abc.py", True), ("copybook.py", False), ("site-packages/mine/copy.py", False)],
 )
 def test_only_python_itself_is_of_the_environment(name: str, known: bool) -> None:
-    assert coverage.is_of_environment(coverage.LIBRARY + name) is known
+    assert coverage.is_file_of_environment(coverage.LIBRARY + name) is known
 
 
 def test_functions_that_are_not_numpys_own_are_not_stored() -> None:

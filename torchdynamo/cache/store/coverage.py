@@ -26,11 +26,11 @@ def not_covered(followed: Collection[CodeType], code: CodeType, known: Collectio
                 covered.add(id(const))
                 waiting.append(const)
     for each in followed:
-        if id(each) not in covered and not is_of_environment(each.co_filename):
+        if id(each) not in covered and not is_file_of_environment(each.co_filename):
             yield each
 
 
-def is_of_environment(filename: str) -> bool:
+def is_file_of_environment(filename: str) -> bool:
     """Return whether the key of the environment identifies the code of a file: Python's, torch's and ours."""
     if filename.startswith(ENVIRONMENT):
         return True
