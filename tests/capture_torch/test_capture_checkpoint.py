@@ -130,3 +130,87 @@ def test_random_numbers_are_drawn_again(backend: str) -> None:
     for _ in range(2):
         for mine, theirs in zip(run(compiled), run(fn), strict=True):
             assert torch.equal(mine, theirs)
+
+
+def draws_from_its_own(x: torch.Tensor) -> torch.Tensor:
+    g = torch.Generator()
+    g.manual_seed(3)
+    return checkpoint(lambda t: (t * torch.rand(4, generator=g)).sin(), x, use_reentrant=False)
+
+
+def rebinds(x: torch.Tensor) -> torch.Tensor:
+    n = 2.0
+    y = checkpoint(lambda t: (t * n).sin(), x, use_reentrant=False)
+    n = 5.0
+    return y
+
+
+def rebinds_after_a_break(x: torch.Tensor) -> torch.Tensor:
+    n = 2.0
+    y = checkpoint(lambda t: (t * n).sin(), x, use_reentrant=False)
+    torchdynamo.graph_break()
+    n = 5.0
+    return y + n
+
+
+def rebinds_in_a_loop(x: torch.Tensor) -> torch.Tensor:
+    for n in (2.0, 3.0):
+        x = checkpoint(lambda t: (t * n).sin(), x, use_reentrant=False)  # noqa: B023
+    return x
+
+
+def rebinds_in_a_call(x: torch.Tensor) -> torch.Tensor:
+    return rebinds(x * 2)
+
+
+def writes_to_memory(x: torch.Tensor) -> torch.Tensor:
+    k = x.detach() * 1
+    y = checkpoint(lambda t: (t * k).sin(), x, use_reentrant=False)
+    k.add_(1)
+    return y
+
+
+def writes_to_a_list(x: torch.Tensor) -> torch.Tensor:
+    factors = [2.0]
+    y = checkpoint(lambda t: (t * factors[0]).sin(), x, use_reentrant=False)
+    factors[0] = 5.0
+    return y
+
+
+def writes_to_an_argument(x: torch.Tensor) -> torch.Tensor:
+    factors = {"a": 2.0}
+    y = checkpoint(lambda t, by: (t * by["a"]).sin(), x, factors, use_reentrant=False)
+    factors["a"] = 5.0
+    return y
+
+
+def changes_nothing_that_is_read(x: torch.Tensor) -> torch.Tensor:
+    n, seen = 2.0, []
+    k = x.detach() * 1
+    y = checkpoint(lambda t: (t * n * k).sin(), x, use_reentrant=False)
+    seen.append(y)
+    z = seen[0] * 2
+    z.add_(1)
+    return z
+
+
+CHANGED = [draws_from_its_own, rebinds, rebinds_after_a_break, rebinds_in_a_loop, rebinds_in_a_call]
+CHANGED += [writes_to_memory, writes_to_a_list, writes_to_an_argument]
+
+
+@pytest.mark.parametrize("fn", [*CHANGED, changes_nothing_that_is_read], ids=lambda fn: fn.__name__)
+def test_what_the_second_run_reads_is_what_is_there_then(fn: Any) -> None:
+    def run(fn: Any) -> list[Any]:
+        x = torch.arange(4.0, requires_grad=True)
+        y = fn(x)
+        y.sum().backward()
+        return [y.detach(), x.grad]
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for _ in range(2):
+        for mine, theirs in zip(run(compiled), run(fn), strict=True):
+            assert torch.equal(mine, theirs)
+    graphs: list[Any] = []
+    torchdynamo.compile(fn, backend=lambda gm, args: graphs.append(gm) or gm.forward)(torch.ones(4, requires_grad=True))
+    whole = any("torch.utils.checkpoint.checkpoint" in names(gm) for gm in graphs)
+    assert whole is (fn is changes_nothing_that_is_read)

@@ -270,7 +270,7 @@ def from_subclasses(x: Tensor, bits: Any) -> Any:
 def state_afterwards(x: Tensor, bits: Any) -> Any:
     before = GENERATOR.bit_generator.state
     first, second = GENERATOR.random(), STATE.rand()
-    now = GENERATOR.bit_generator.state["state"]["state"], STATE._bit_generator.state["state"]["pos"]  # type: ignore
+    now = GENERATOR.bit_generator.state["state"]["state"], STATE._bit_generator.state["state"]["pos"]
     return x * first + second, before, now
 
 

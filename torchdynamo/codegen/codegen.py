@@ -13,6 +13,7 @@ from torchdynamo.bytecode.instruction import Instruction, Item
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.functions.torch_autograd_objects import check_unchanged
+from torchdynamo.capture.functions.torch_checkpoint import check_runs_again
 from torchdynamo.capture.speculate.branches import were_noticed
 from torchdynamo.capture.speculate.cached_calls import were_changed
 from torchdynamo.capture.vm.machine import Machine
@@ -55,6 +56,7 @@ def draft(capture: Capture, repeatable: Callable[[], bool], then: Callable[[Code
         raise Retry(Assumption.DRAWS)
     emit = CodeEmitter(capture)
     decoded = decode(capture.code)
+    check_runs_again(capture.machine, decoded, capture.exit.at if capture.exit.__class__ is BreakExit else None)
     continuations: list[CodeType] = []
     skipped: list[CodeType] = []
     if capture.exit.__class__ is BreakExit:

@@ -17,6 +17,7 @@ import torch.profiler
 import torch.utils.checkpoint
 from torch.utils.hooks import RemovableHandle
 
+from torchdynamo.capture.functions.torch_checkpoint import draws_from_outside, note_run
 from torchdynamo.capture.types.identity import NumberOf
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
@@ -25,7 +26,6 @@ from torchdynamo.capture.vm.model import Emitter, Model, function, models, polyf
 from torchdynamo.core.policy import CHECKPOINT
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
-from torchdynamo.graph.host_nodes import draws_from_numpy
 
 BASE = torch._C.TensorBase
 NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
@@ -200,8 +200,8 @@ CHECKPOINT_OPTIONS = frozenset("use_reentrant context_fn determinism_check debug
 def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     """Inline a function whose results a backward computes again; without grad mode, simply call it.
 
-    The backward draws torch's random numbers again, and other ones of NumPy's. Those, and side effects, which would
-    happen once more with each backward, end the graph.
+    The backward draws the random numbers again that torch draws by itself, and other ones from a generator. Those, and
+    side effects, which would happen once more with each backward, end the graph.
     """
     given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
     if "context_fn" not in kwargs and not torch.is_grad_enabled():
@@ -213,9 +213,11 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
         raise Break("activation checkpoint", name=name)
     mark = vm.effects.mark()
     result = vm.call(fn, list(args), given)
-    if vm.effects.net(mark, TOLERATED) or any(map(draws_from_numpy, vm.builder.added(mark.graph))):
+    nodes = vm.builder.added(mark.graph)
+    if vm.effects.net(mark, TOLERATED) or draws_from_outside(nodes):
         raise Break("activation checkpoint", name=name)
     if not torch._C._are_functorch_transforms_active():
+        note_run(vm, [fn, *args, *given.values()], nodes)
         draws = vm.builder.since(mark.graph).draws > 0
         vm.builder.enclose(mark.graph, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": draws})
     return result

@@ -12,6 +12,7 @@ import torch
 import torch.autograd
 
 from torchdynamo._native import type_name
+from torchdynamo.capture.functions.torch_checkpoint import note_backward
 from torchdynamo.capture.torch.overrides import of_class
 from torchdynamo.capture.torch.tensor_subclasses import overrides, read
 from torchdynamo.capture.vm.machine import Machine
@@ -160,5 +161,6 @@ def autograd_grad(
         for tensor in vm.inputs:
             if tensor.fake.requires_grad and not vm.known(is_leaf(vm, tensor), "is_leaf"):
                 raise Break("unknown call", name="torch.autograd.grad")
+    note_backward(vm)
     tensors = [listed(vm, each) for each in (outputs, inputs, grad_outputs)]
     return vm.emit("call_function", GRAD, [*tensors, *args], dict(kwargs))

@@ -96,6 +96,20 @@ class ReadLater(NamedTuple):
     changes: int
 
 
+class RunAgain(NamedTuple):
+    """Describe a stretch that a backward runs again: the root step, what it reads then, and what was written before.
+
+    objects: references of cells and containers. memory: addresses of storages. ends: how many changes of objects, and
+    writes to memory, there had been when a backward in the frame ran it; None if none has.
+    """
+
+    step: int
+    objects: frozenset[int]
+    memory: frozenset[int]
+    begins: tuple[int, int]
+    ends: tuple[int, int] | None = None
+
+
 class WatchedEntities(list[Entity]):
     """Hold the entities of a heap, and record which were asked for."""
 

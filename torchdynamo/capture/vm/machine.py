@@ -34,7 +34,7 @@ from torchdynamo.capture.vm import (
 from torchdynamo.capture.vm import call as calls
 from torchdynamo.capture.vm import wrap as wrapping
 from torchdynamo.capture.vm.finalizers import Finalizable
-from torchdynamo.capture.vm.heap import MISSING, Entity, ReadLater
+from torchdynamo.capture.vm.heap import MISSING, Entity, ReadLater, RunAgain
 from torchdynamo.capture.vm.remade_classes import MadeClass
 from torchdynamo.capture.vm.repeated_calls import RepeatedCalls
 from torchdynamo.capture.vm.state import CaptureState
@@ -67,6 +67,7 @@ class Machine(CaptureState):
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.in_backwards: dict[int, ReadLater] = {}  # by reference: what backwards read when they run
+        self.run_again: list[RunAgain] = []  # what backwards run again
         self.mortals: list[Finalizable] = []  # objects with a `__del__` that the frame made
         self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
         self.made_classes: dict[int, MadeClass] = {}  # by the frame, by their ids

@@ -232,7 +232,7 @@ def state_of(vm: Machine, direct: bool) -> Any:
     more = (vm.copied, vm.inside, vm.realized, vm.unseen, vm.told_apart, vm.heap.literals, record.writes)
     return (
         direct,
-        [len(each) for each in (*lengths, *more, vm.in_backwards)],
+        [len(each) for each in (*lengths, *more, vm.in_backwards, vm.run_again)],
         sum(map(len, vm.told_apart.values())),
         (vm.may_raise, vm.in_block, vm.sizes_fit, vm.ids_are_keys, vm.addresses_are_keys),
         (vm.watching_modes, vm.inputs_apart),
