@@ -196,7 +196,8 @@ def test_a_rate_that_varies() -> None:
             p.add_(p.grad, alpha=-rate)
 
     traced = check(loop, calls=((0.1, 1), (0.2, 2), (0.3, 3)))
-    assert calls_in(traced)["lists"] == 3, traced.lines
+    assert calls_in(traced)["lists"] == 0
+    assert any("a number varies" in line for line in traced.lines), traced.lines
 
 
 def test_views_and_parts() -> None:

@@ -218,8 +218,14 @@ ARRANGED: dict[str, Callable[[UpdateStep, list[Any], Any], UpdateStep]] = {
 
 
 def check(step: UpdateStep) -> None:
-    """Raise Miss for tensors that differ in more than their contents: dtype, device, shape."""
+    """Raise Miss for tensors that differ in more than contents (dtype, device, shape), and for numbers that vary.
+
+    Inductor's kernels for lists of tensors take no such numbers.
+    """
     result = step.result
+    for each in (*step.shared, *step.named.values()):
+        if isinstance(each, Node) and not isinstance(example(each), torch.Tensor):
+            raise Miss("a number varies", step.node)
     for each in step.lists:
         if each is not None and not isinstance(example(each), FakeTensor):
             raise Miss("an argument is no tensor", step.node)
