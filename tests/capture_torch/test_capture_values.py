@@ -225,6 +225,22 @@ def test_an_unknown_size_that_is_not_the_known_one(backend: str) -> None:
         compiled(torch.arange(18.0) - 12.5)
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_sizes_that_have_a_factor_in_common(backend: str) -> None:
+    """What has to hold is said of what is left without it: 4 * height * width == 24 of height * width == 6."""
+
+    def fn(x: Any, grid: Any) -> Any:
+        height, width = grid.tolist()
+        return x * torch.arange(4 * height * (width // 2)), height
+
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    x = torch.arange(24.0)
+    for grid in (torch.tensor([2, 6]), torch.tensor([3, 4]), torch.tensor([6, 3])):
+        torch.testing.assert_close(compiled(x, grid), fn(x, grid), rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="must match"):
+        compiled(x, torch.tensor([2, 2]))
+
+
 def test_a_number_as_an_index_ends_no_graph() -> None:
     """Nobody asks what it is, so no setting is needed."""
     n, counting = torch.tensor(2), Counting()

@@ -8,7 +8,7 @@ computed from a float that was read from a tensor is another unbacked symbol.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +121,17 @@ class Numbers:
         """Return the two sides of an equation; () for any other condition."""
         return shape_env.equated(fact)
 
+    def say_alike(self, numbers: Sequence[Any], terms: Sequence[Any]) -> bool:
+        """Return whether two numbers are equal where two terms are, which may be what is left of them by a factor."""
+        return shape_env.are_one_equation([*map(self.term, numbers)], terms)
+
     def is_term(self, number: Any, term: Any) -> bool:
         """Return whether a number is this expression."""
-        return bool((number.node.expr if isinstance(number, torch.SymInt) else number) == term)
+        return bool(self.term(number) == term)
+
+    def term(self, number: Any) -> Any:
+        """Return the expression of a number, or the number if it has none."""
+        return number.node.expr if isinstance(number, torch.SymInt) else number
 
     def fixed(self, number: Any) -> Any:
         """Return the value of a number that can have no other; else None."""

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -294,6 +294,14 @@ def equated(condition: Any) -> tuple[Any, ...]:
     from sympy import Eq
 
     return tuple(condition.args) if isinstance(condition, Eq) else ()
+
+
+def are_one_equation(pair: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether two pairs of expressions differ by the same, but for a constant factor."""
+    from sympy import sympify
+
+    (_, one), (_, two) = (sympify(left - right).primitive() for left, right in (pair, other))
+    return bool(one != 0 and one in (two, -two))
 
 
 def as_python(condition: Any) -> str:

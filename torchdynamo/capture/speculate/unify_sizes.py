@@ -7,6 +7,7 @@ is also told that tensors have elements.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,13 @@ def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
 
 
 def have_one_size(vm: Machine, args: Sequence[Value], terms: Sequence[Any]) -> Value | None:
-    """Return the condition that these sizes of operands are the same; None if they are not sizes of operands."""
-    sizes = [size_of(vm, args, term) for term in terms]
-    return None if len(sizes) != 2 or None in sizes else vm.binary("==", *sizes)  # type: ignore[arg-type]
+    """Return the condition that two sizes of operands are the same, which these terms say; None if they do not."""
+    sizes = [(arg, dim, size) for arg in args if isinstance(arg, TensorNode) for dim, size in enumerate(arg.fake.shape)]
+    for (one, dim, size), (other, other_dim, other_size) in itertools.combinations(sizes, 2):
+        if vm.builder.numbers.say_alike((size, other_size), terms):
+            first, second = vm.call_method(one, "size", Known(dim)), vm.call_method(other, "size", Known(other_dim))
+            return vm.binary("==", first, second)
+    return None
 
 
 def not_empty(vm: Machine, args: Sequence[Value], elements: Any) -> Value | None:
@@ -46,13 +51,4 @@ def not_empty(vm: Machine, args: Sequence[Value], elements: Any) -> Value | None
     for arg in args:
         if isinstance(arg, TensorNode) and vm.builder.numbers.is_term(arg.fake.numel(), elements):
             return vm.binary("!=", vm.call_method(arg, "numel"), Known(0))
-    return None
-
-
-def size_of(vm: Machine, args: Sequence[Value], term: Any) -> Value | None:
-    """Return the size of an operand that is this number; None if there is none."""
-    for arg in args:
-        for dim, size in enumerate(arg.fake.shape if isinstance(arg, TensorNode) else ()):
-            if vm.builder.numbers.is_term(size, term):
-                return vm.call_method(arg, "size", Known(dim))
     return None
