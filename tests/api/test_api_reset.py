@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pkgutil
 import warnings
 from types import CodeType
@@ -30,7 +30,8 @@ def tables() -> dict[str, PerCode]:
     """All tables by code object, by the name of their module and their own."""
     found = {}
     for info in pkgutil.walk_packages(torchdynamo.__path__, "torchdynamo."):
-        if "_native" not in info.name and ".builtin." not in info.name:
+        optional = info.name.endswith(".row_kernel") and importlib.util.find_spec("triton") is None
+        if "_native" not in info.name and ".builtin." not in info.name and not optional:
             module = importlib.import_module(info.name)
             found.update({f"{info.name}.{name}": obj for name, obj in vars(module).items() if isinstance(obj, PerCode)})
     return found

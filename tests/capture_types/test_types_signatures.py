@@ -232,7 +232,7 @@ def is_said(fn: Any) -> bool:
     """Return whether somebody says how it is called; where nobody does, its model calls it, or refuses by itself."""
     if type(fn) is types.FunctionType:
         return True
-    return "numpy" not in repr(fn) and signatures.shape_of(fn)._replace(named=True) != signatures.UNKNOWN
+    return "numpy" not in f"{fn!r} {getattr(fn, '__module__', None)}" and signatures.shape_of(fn)._replace(named=True) != signatures.UNKNOWN
 
 
 GROUPS = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,15 +38,15 @@ def bound_names(graph: torch.fx.Graph, text: str) -> Any:
     """
     functions = {node.target for node in graph.nodes if node.op == "call_function"}
     known = {_get_qualified_name(fn): fn for fn in functions if callable(fn)}
-    root = SimpleNamespace()
+    root = ModuleType("torch")
     for name in sorted(set(TORCHS.findall(text))):  # `add` before `add.Tensor`, which is then an attribute of it
         space: Any = root
         real: Any = torch
         parts = name.split(".")
         for at, part in enumerate(parts[1:], 2):
             real = known.get(".".join(parts[:at]), getattr(real, part, None))
-            space = vars(space).setdefault(part, real if at == len(parts) else SimpleNamespace())
-            if not isinstance(space, SimpleNamespace):
+            space = vars(space).setdefault(part, real if at == len(parts) else ModuleType(part))
+            if not isinstance(space, ModuleType):
                 break
     return root
 

@@ -123,13 +123,14 @@ def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
     return vm.emit("call_method", "to", [made], kwargs) if kwargs else made
 
 
-def empty_as(fn: Any, filled: Any) -> None:
-    """Register a function that makes an array of no particular contents: of zeros, during a capture."""
+def empty(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    """Model `np.empty`, whose array has no particular contents, by zeros."""
+    return numpy_arrays.call(vm, np.zeros, list(args), kwargs)
 
-    def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
-        return numpy_arrays.call(vm, filled, list(args), kwargs)
 
-    function(fn)(row)
+def empty_like(vm: Machine, prototype: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """Model `np.empty_like` by zeros."""
+    return numpy_arrays.call(vm, np.zeros_like, [prototype, *args], kwargs)
 
 
 def through_an_array(fn: Any) -> None:
@@ -148,8 +149,8 @@ def through_an_array(fn: Any) -> None:
 
 if np is not None:
     numpy_arrays.rows()
-    empty_as(np.empty, np.zeros)
-    empty_as(np.empty_like, np.zeros_like)
+    function(np.empty)(empty)
+    function(np.empty_like)(empty_like)
     for _fn in (np.array, np.asarray, np.asanyarray, np.ascontiguousarray):
         through_an_array(_fn)
     enters(np.generic)(enter_scalar)
