@@ -232,7 +232,8 @@ def is_said(fn: Any) -> bool:
     """Return whether somebody says how it is called; where nobody does, its model calls it, or refuses by itself."""
     if type(fn) is types.FunctionType:
         return True
-    return "numpy" not in f"{fn!r} {getattr(fn, '__module__', None)}" and signatures.shape_of(fn)._replace(named=True) != signatures.UNKNOWN
+    of_numpy = "numpy" in f"{fn!r} {getattr(fn, '__module__', None)}"
+    return not of_numpy and signatures.shape_of(fn)._replace(named=True) != signatures.UNKNOWN
 
 
 GROUPS = 20
