@@ -16,7 +16,7 @@ import torch.compiler
 from torchdynamo import _native
 from torchdynamo.backends import registry
 from torchdynamo.backends.failed_graph import failed_graph
-from torchdynamo.backends.numpy_pieces import between_arrays
+from torchdynamo.backends.host_pieces import between_host_nodes
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
@@ -105,7 +105,7 @@ def compile_captured(
     compile_with = functools.partial(compile_graph, name=shown, fullgraph=compiler.fullgraph)
     if plain and has_host_nodes(gm):
         shrink_examples(gm.graph)
-        backend = between_arrays(backend, compile_with)
+        backend = between_host_nodes(backend, compile_with)
     compile_part = functools.partial(compile_with, backend=backend)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()

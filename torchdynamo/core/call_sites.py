@@ -6,6 +6,7 @@ make a cycle.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -106,6 +107,12 @@ def calling_from(frames: Sequence[Any]) -> Call:
 def code_at(filename: str, function: str, line: int) -> CodeType:
     """Return the code of `call`, as if it stood there."""
     return call.__code__.replace(co_filename=filename, co_name=function, co_firstlineno=max(line - _LINES_BEFORE, 0))
+
+
+def namespace(module: str) -> dict[str, Any]:
+    """Return the globals of a module; for one that is not imported, a dict with its name only."""
+    found = sys.modules.get(module)
+    return {"__name__": module} if found is None else vars(found)
 
 
 def calls(passed: Sequence[Passed], site: CallSite | None = None) -> CallSite | None:

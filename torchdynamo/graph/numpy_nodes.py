@@ -6,13 +6,12 @@ import functools
 import importlib
 import importlib.util
 import operator
-import sys
 from types import FunctionType
 from typing import Any
 
 import torch.fx
 
-from torchdynamo.core.call_sites import CallLine, code_at
+from torchdynamo.core.call_sites import CallLine, code_at, namespace
 
 np: Any = importlib.import_module("numpy") if importlib.util.find_spec("numpy") else None  # torch does without
 
@@ -44,12 +43,6 @@ def called(name: str) -> Any:
     return getattr(operator, name[9:]) if name.startswith("operator.") else operator.attrgetter(name)(np)
 
 
-def namespace(module: str) -> dict[str, Any]:
-    """Return the globals of a module; for one that is not imported, a dict with its name only."""
-    found = sys.modules.get(module)
-    return {"__name__": module} if found is None else vars(found)
-
-
 def is_array(example: object) -> bool:
     """Return whether a value is an array or a number of NumPy's, or a list or tuple with some."""
     if isinstance(example, (list, tuple)):
@@ -59,8 +52,9 @@ def is_array(example: object) -> bool:
 
 def lines_of(gm: torch.fx.GraphModule) -> list[str]:
     """Return a line for each call of NumPy in a graph: the function, and where the program calls it."""
-    calls = [node for node in gm.graph.nodes if node.target is of_numpy and len(node.args) > 3]
-    return [f"numpy.{node.args[0]}, {node.args[3][0]}:{node.args[3][2]}" for node in calls]
+    calls = [node.args for node in gm.graph.nodes if node.target is of_numpy and len(node.args) > 3]
+    placed = [(name, CallLine(*place)) for name, _, _, place in calls]
+    return [f"numpy.{name}, {place.filename}:{place.line}" for name, place in placed]
 
 
 def shrink_examples(graph: torch.fx.Graph) -> None:

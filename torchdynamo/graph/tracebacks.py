@@ -13,8 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import torch.fx.graph_module
 
 from torchdynamo import _native
-from torchdynamo.core.call_sites import CallSite, Passed, calls
-from torchdynamo.graph.numpy_nodes import namespace
+from torchdynamo.core.call_sites import CallSite, Passed, calls, namespace
 
 _OURS = str(Path(__file__).parent.parent) + "/"
 _FX = torch.fx.graph_module.__file__

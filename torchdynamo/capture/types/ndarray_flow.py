@@ -145,17 +145,16 @@ def row_of(fn: Any, args: list[Value]) -> tuple[str, Operands]:
     """
     short = getattr(fn, "__name__", "")
     found, path = None, short
-    if getattr(fn, "__objclass__", None) in (np.ndarray, np.generic):
+    is_method = getattr(fn, "__objclass__", None) in (np.ndarray, np.generic)
+    if is_method:
         owner = np.ndarray if fn.__objclass__ is np.ndarray else args[0].pytype
         found, path = METHODS.get(short), f"{owner.__name__}.{short}"
     elif isinstance(fn, np.ufunc):
-        found = of_ufunc(fn) if hasattr(np, short) and called(path) is fn else None
+        found = of_ufunc(fn) if hasattr(np, short) else None
     else:
         path = f"{fn.__module__.removeprefix('numpy').strip('.')}.{short}".strip(".")
         found = FUNCTIONS.get(path)
-        if found is not None and called(path) is not fn:  # another function has been put under its name
-            found = None
-    if found is None:
+    if found is None or not (is_method or called(path) is fn):  # another may have been put under its name
         raise unknown(short)
     return path, found
 

@@ -27,7 +27,7 @@ from torchdynamo.graph.tracebacks import AS_CAPTURED
 CompilePart = Callable[..., Callable[..., Any]]
 
 
-def between_arrays(backend: Backend, compile_part: CompilePart) -> Backend:
+def between_host_nodes(backend: Backend, compile_part: CompilePart) -> Backend:
     """Return a backend for graphs with nodes that run as they are, which has the backend compile the pieces between.
 
     compile_part: compiles a graph by a backend. The result declines graphs that cannot be cut.
