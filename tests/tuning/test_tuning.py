@@ -151,13 +151,15 @@ def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert TrialAnswer.read(tmp_path / "rows.json") == answer
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray: make backends installs it")
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray: make ray installs it")
 def test_builds_on_ray(recorded: Path, members: str, tmp_path: Path) -> None:
-    out = tmp_path / "speedups.csv"
+    out, home = tmp_path / "speedups.csv", tmp_path / "home"
+    home.mkdir()
+    before = {*Path("/tmp").glob("ray/*"), *Path("/tmp").glob("td-ray-*")}
     command = [sys.executable, "-m", "torchdynamo", "tune", str(recorded), "--ray", "local", "--import", members]
     ended = subprocess.run(
         [*command, "--members", "work,crash", "--seconds", "1", "--out", str(out)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HOME": str(home)},
         capture_output=True,
         text=True,
         check=False,
@@ -166,6 +168,8 @@ def test_builds_on_ray(recorded: Path, members: str, tmp_path: Path) -> None:
     with out.open() as lines:
         states = {row["member"]: row["state"] for row in csv.DictReader(lines)}
     assert states == {"eager": "built", "work": "built", "crash": "crashed"}
+    assert {*Path("/tmp").glob("ray/*"), *Path("/tmp").glob("td-ray-*")} == before
+    assert not [each for each in home.rglob("*") if "ray" in str(each.relative_to(home))]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")

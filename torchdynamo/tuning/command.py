@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import sys
 from collections.abc import Sequence
@@ -67,12 +68,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(known if unknown else f"{given.folder} has no recorded graphs", file=sys.stderr)
         return 2
     limits = given.timeout, given.memory
-    try:
-        pool = pools.on_ray(given.ray, *limits) if given.ray else pools.on_this_machine(given.jobs, *limits)
-    except ImportError:
-        print("--ray needs the package ray: pip install torchdynamo-standalone[ray]", file=sys.stderr)
-        return 2
-    console, found = Console(), {}
+    way = pools.on_ray(given.ray, *limits) if given.ray else pools.on_this_machine(given.jobs, *limits)
+    with contextlib.ExitStack() as stack:
+        try:
+            pool = stack.enter_context(way)
+        except ImportError:
+            print("--ray needs the package ray: pip install torchdynamo-standalone[ray]", file=sys.stderr)
+            return 2
+        console = Console()
+        found = tune_all(given, folders, names, pool, console)
+    write(given.out, found)
+    console.print(f"{fingerprint()}; {given.out} has every member", highlight=False)
+    console.print(summary(found))
+    return 0
+
+
+def tune_all(
+    given: argparse.Namespace, folders: Sequence[Path], names: list[str], pool: pools.Pool, console: Console
+) -> dict[str, list[Row]]:
+    """Return the rows of each recorded graph; keep them in the database, if there is one, as they come."""
+    found: dict[str, list[Row]] = {}
     file = path()
     database = None if file is None else Database(file)
     with Progress(console=console, disable=not console.is_terminal) as progress:
@@ -83,10 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if database is not None and key:
                 database.keep(key, found[folder.name])
             progress.advance(task)
-    write(given.out, found)
-    console.print(f"{fingerprint()}; {given.out} has every member", highlight=False)
-    console.print(summary(found))
-    return 0
+    return found
 
 
 def tune(base: TrialRequest, pool: pools.Pool, timeout: float, memory: float) -> tuple[str, list[Row]]:
