@@ -179,6 +179,7 @@ def _front_end(name: str) -> tuple[Compile, Callable[[], int]]:
 def _serve(connection: Connection, name: str, cache: str, threads: int) -> None:
     """Answer commands until the other side closes the connection."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    os.environ["TORCHDYNAMO_CACHE"] = "1"  # also where the environment, as the Makefile's, says otherwise
     os.environ["TORCHDYNAMO_CACHE_DIR"] = os.path.join(cache, "torchdynamo")
     warnings.filterwarnings("ignore", module="torch")
     torch.set_num_threads(threads)

@@ -62,3 +62,14 @@ def test_a_short_run_ends_with_the_chart_and_the_page(tmp_path: Path) -> None:
         assert line in told.stdout.replace("\n", ""), told.stdout
     assert sum(line.strip().startswith("torchdynamo ") for line in told.stdout.splitlines()) == 3
     assert "<html" in page.read_text()
+
+
+@pytest.mark.long
+def test_what_the_second_process_needs_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDYNAMO_CACHE", "0")  # as in the Makefile, for all that is measured
+    contender = importlib.import_module("contest").Contender("torchdynamo", tmp_path, 1)
+    try:
+        contender.ask("prepare", "decoding")
+    finally:
+        contender.close()
+    assert list(tmp_path.glob("torchdynamo/v1/frames/*/*.td"))
