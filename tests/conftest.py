@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import os
 import sys
 import tempfile
@@ -28,6 +29,14 @@ STORE = os.environ.get("TORCHDYNAMO_TEST_STORE", "")
 os.environ["TORCHDYNAMO_CACHE"] = "1" if STORE else "0"  # otherwise by none, unless a test asks for that
 if STORE:
     os.environ["TORCHDYNAMO_CACHE_DIR"] = os.path.abspath(STORE)
+
+
+def pytest_collection_finish() -> None:
+    """Have PyTorch make no structured traces of its compiles, which cost as much as the compiles.
+
+    It makes them for any handler of this logger, and pytest adds its own to each logger that does not propagate.
+    """
+    logging.getLogger("torch.__trace").propagate = True
 
 
 @pytest.fixture(scope="session", autouse=True)
