@@ -180,11 +180,39 @@ def without_gradients(x: torch.Tensor) -> torch.Tensor:
     return y + x
 
 
+def asserted_without_gradients(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        assert x.sum() < 100
+    with torch.no_grad():
+        pass
+    return x * 2
+
+
+def answered_without_gradients(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        positive = bool((x.sum() > -100).item())
+        torch._check(positive)
+        y = x * 2
+    return y + x + positive
+
+
 def batched(x: torch.Tensor) -> torch.Tensor:
     return torch.func.vmap(lambda each: each * each + x)(x)
 
 
-@pytest.mark.parametrize("fn", [chosen, checked, picked, cut, without_gradients, batched])
+VALUES = [
+    chosen,
+    checked,
+    picked,
+    cut,
+    without_gradients,
+    asserted_without_gradients,
+    answered_without_gradients,
+    batched,
+]
+
+
+@pytest.mark.parametrize("fn", VALUES)
 def test_what_depends_on_values(fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
     module = reloaded(torchdynamo.export(fn, X)).module()
     for x in (X, X * 0.5, torch.tensor([0.0, 0.0, 1.0])):
@@ -216,7 +244,8 @@ def mixed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         b = weights(x)
         with torch.autocast("cpu", enabled=False):
             c = weights(x)
-        d = weights(x)
+        with torch.no_grad():
+            d = weights(x)
     return a, b, c, d, weights(x)
 
 
@@ -231,7 +260,7 @@ def inferred(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("fn", [mixed, inferred])
 def test_autocast_and_inference_mode_are_those_of_the_program(fn: Callable[..., tuple[torch.Tensor, ...]]) -> None:
     x = torch.randn(2, 3)
-    for got, want in zip(torchdynamo.export(fn, x).module()(x), fn(x), strict=True):
+    for got, want in zip(reloaded(torchdynamo.export(fn, x)).module()(x), fn(x), strict=True):
         assert got.dtype == want.dtype
         assert torch.equal(got, want)
         assert got.requires_grad == want.requires_grad
@@ -241,7 +270,7 @@ def test_a_call_under_autocast_is_exported_with_it() -> None:
     x = torch.randn(2, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         program, want = torchdynamo.export(weights, x), weights(x)
-    assert torch.equal(program.module()(x), want)
+    assert torch.equal(reloaded(program).module()(x), want)
     assert torch.equal(reloaded(program.run_decompositions({})).module()(x), want)
 
 

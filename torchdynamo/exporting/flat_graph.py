@@ -17,7 +17,7 @@ from torchdynamo.core.source import Source
 from torchdynamo.core.value import Symbol
 from torchdynamo.errors import ExportError
 from torchdynamo.exporting.capturing import Captured
-from torchdynamo.exporting.modes import ModeFollower, ModesInterpreter
+from torchdynamo.exporting.modes import CHECKS, ModeFollower, ModesInterpreter
 from torchdynamo.exporting.results import CallOutcome
 from torchdynamo.exporting.state import Owned
 from torchdynamo.graph.mutation import mutated_inputs
@@ -26,7 +26,6 @@ from torchdynamo.graph.torch_compat import OPENERS
 Node = torch.fx.Node
 GRADIENTS = inspect.unwrap(torch.autograd.grad)
 CONSTANTS = (int, float, bool, str, type(None))
-CHECKS = {torch._check, torch._check_index, torch._check_value, torch._check_type, torch._check_not_implemented}
 
 
 class FlatGraph:
@@ -115,7 +114,7 @@ class FlatGraph:
             if node.target is GRADIENTS:
                 raise ExportError("the program computes gradients itself, which torch.export does not record")
             if node.op.startswith("call_"):
-                self.modes.prepare()
+                self.modes.prepare(node)
             if node.op == "get_attr":
                 body = getattr(self.module, node.target)
                 self.known[node] = self.graph.get_attr(self.owned.hold(node.target, body))
@@ -145,7 +144,7 @@ class FlatGraph:
         return node
 
     def give_results(self) -> None:
-        self.modes.switch(None)
+        self.modes.finish()
         leaves = [self.result(leaf) for leaf in self.outcome.leaves]
         for each in self.outcome.rebindings:
             buffer = self.tensor(each.source.load(self.made.roots), each.source)

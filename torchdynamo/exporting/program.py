@@ -19,6 +19,7 @@ from torchdynamo.exporting.capturing import Captured, captured, guards_of
 from torchdynamo.exporting.carried import carried_over
 from torchdynamo.exporting.conditions import KEY, Condition, SizeConditions, checks, conditions
 from torchdynamo.exporting.flat_graph import FlatGraph
+from torchdynamo.exporting.modes import complete_stretches
 from torchdynamo.exporting.results import outcome
 from torchdynamo.exporting.shapes import Varying
 from torchdynamo.exporting.state import Owned
@@ -78,6 +79,7 @@ class Export:
                 raise self.refused(error) from error
             finally:
                 torch_compat.close_layers(depth)
+        complete_stretches(made)
         made.module_call_graph[0].signature.out_spec = self.outcome.spec
         note(made, self.conditions, self.outcome.lost, self.checks)
         return made
