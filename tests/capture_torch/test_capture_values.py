@@ -241,6 +241,16 @@ def test_sizes_that_have_a_factor_in_common(backend: str) -> None:
         compiled(x, torch.tensor([2, 2]))
 
 
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
+def test_an_operator_that_asks_for_more_than_equal_sizes() -> None:
+    """Dropout asks whether its probability, which is no constant once it has changed, is one."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5)).eval()
+    compiled, x = torchdynamo.compile(model, backend="eager"), torch.ones(2, 3)
+    for probability in (0.5, 0.25, 0.75):
+        model[1].p = probability
+        torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=0)
+
+
 def test_a_number_as_an_index_ends_no_graph() -> None:
     """Nobody asks what it is, so no setting is needed."""
     n, counting = torch.tensor(2), Counting()
