@@ -16,13 +16,14 @@ from torch import nn
 
 import torchdynamo
 
+pytestmark = pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
 Mutate = Callable[["Model", "Block"], Any]
 
 
 class Block(nn.Module):
     def __init__(self, width: int = 4) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.first: nn.Module = nn.Tanh()
         self.fc1, self.fc2 = nn.Linear(width, width), nn.Linear(width, width)
         self.drop = nn.Dropout(0.5)
         self.act = torch.relu
@@ -31,7 +32,7 @@ class Block(nn.Module):
         self.register_buffer("shift", torch.ones(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = self.act(self.fc1(self.norm(x)))
+        h = self.act(self.fc1(self.first(x)))
         if self.mode == "a":
             h = h * self.scale
         for size in self.sizes:
@@ -48,6 +49,12 @@ class Other(Block):
         return super().forward(x) + 1
 
 
+class Normed(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.LayerNorm(4)
+
+
 class Model(nn.Module):
     def __init__(self, count: int = 6, kind: Callable[[], nn.Module] = Block) -> None:
         super().__init__()
@@ -59,7 +66,7 @@ class Model(nn.Module):
         return x
 
 
-def model(kind: Callable[[], nn.Module] = Block, count: int = 6) -> Any:
+def model(kind: Callable[[], nn.Module] = Block, count: int = 5) -> Any:
     torch.manual_seed(0)
     return Model(count, kind).eval()
 
@@ -170,6 +177,12 @@ MUTATIONS: dict[str, Mutate] = {
     "weight norm": lambda whole, block: nn.utils.parametrizations.weight_norm(block.fc1),
 }
 
+OF_MEMORY = {
+    "training", "strides", "dtype", "frozen", "view", "shared memory", "memory of another", "gradient",
+    "shared parameter", "one parameter twice", "shared child", "weight norm",
+}  # fmt: skip
+"""What AOTAutograd looks at beside the graph: which memory inputs have, which need gradients, and random numbers."""
+
 
 def outcome(fn: Callable[..., Any], *args: Any) -> Any:
     torch.manual_seed(3)
@@ -180,8 +193,8 @@ def outcome(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 def test_layers_after_the_first_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = both_ways(monkeypatch, lambda make: make(model())(data()), backend="eager")
-    assert used == [f"self.blocks[{index}]" for index in range(2, 6)]  # the first gets an input of the graph
+    used = both_ways(monkeypatch, lambda make: make(model(Normed))(data()), backend="eager")
+    assert used == [f"self.blocks[{index}]" for index in range(2, 5)]  # the first gets an input of the graph
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
@@ -202,7 +215,7 @@ def test_a_layer_that_differs_from_the_second_call_on(name: str, monkeypatch: py
         whole = model()
         fn = make(whole)
         found = [outcome(fn, data())]
-        MUTATIONS[name](whole, whole.blocks[4])
+        MUTATIONS[name](whole, whole.blocks[3])
         return [*found, outcome(fn, data()), outcome(fn, data(2))]
 
     assert both_ways(monkeypatch, calls, backend="eager")
@@ -220,7 +233,7 @@ def test_gradients_of_a_layer_that_differs(name: str, monkeypatch: pytest.Monkey
         result.sum().backward()
         return [result, x.grad, *[each.grad for each in whole.parameters()]]
 
-    both_ways(monkeypatch, calls, backend="aot_eager")
+    both_ways(monkeypatch, calls, backend="aot_eager" if name in OF_MEMORY else "eager")
 
 
 # -- what a layer may look at ------------------------------------------------------------------------------------------
@@ -649,7 +662,7 @@ class Heads(nn.Module):
 @torch.no_grad()
 def test_loops_within_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     used = both_ways(monkeypatch, lambda make: make(model(Heads))(data()), backend="eager")
-    assert {"self.blocks[2]", "self.blocks[5]"} <= set(used)
+    assert {"self.blocks[2]", "self.blocks[4]"} <= set(used)
 
 
 @torch.no_grad()
@@ -673,7 +686,7 @@ def test_fake_results_share_memory_where_results_do() -> None:
     kept: list[torch.Tensor] = []
     whole = model(Heads)
     assert torch.equal(torchdynamo.compile(whole, backend=noted, fullgraph=True)(data()), whole(data()))
-    assert len(set(real)) > 6 * 5
+    assert len(set(real)) > 5 * 5
     assert [fake.index(each) for each in fake] == [real.index(each) for each in real]
 
 
@@ -689,7 +702,7 @@ def test_sizes_that_vary(dynamic: bool | None, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("training", [False, True])
 def test_training(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def calls(make: Callable[..., Any]) -> Any:
-        whole = model().train(training)
+        whole = model(Normed).train(training)
         fn, found = make(whole), []
         for seed in range(3):
             torch.manual_seed(seed)
