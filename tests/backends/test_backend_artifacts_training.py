@@ -83,7 +83,7 @@ def test_a_backward_that_fails_is_computed_in_eager(written: Any, monkeypatch: p
     for cls in type(node)._forward_cls.__mro__:  # type: ignore[union-attr]
         if "compiled_bw" in vars(cls):
             monkeypatch.setattr(cls, "compiled_bw", None)
-    monkeypatch.setattr("torchdynamo.backends.artifacts.inductor.training.in_context", lambda run, args: fails(args))
+    monkeypatch.setattr("torchdynamo.backends.artifacts.aot.training.in_context", lambda run, args: fails(args))
     with pytest.warns(UserWarning, match="runs eagerly from now on"):
         found = torch.autograd.grad([each.sum() for each in results], [x, y])
     for ours, eager in zip(found, torch.autograd.grad([each.sum() for each in wave(x, y)], [x, y]), strict=True):

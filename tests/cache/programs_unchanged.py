@@ -279,6 +279,18 @@ UNCHANGED: dict[str, Program] = {
     "error_of_the_program": Program(
         "def f(x): return x.view(4) + 1\ndef args(): return (torch.ones(3),)",
     ),
+    "aot_eager": Program(
+        """
+        SETTINGS = {"backend": "aot_eager"}
+        weight = torch.ones(3, requires_grad=True)
+        def f(x): return (x * weight * weight + torch.tensor([1.0, 2.0, 3.0])).sum()
+        def args(): return (torch.ones(3),)
+        def after(result):
+            weight.grad = None
+            result.backward()
+            return weight.grad
+        """
+    ),
 }
 
 INDUCTOR: dict[str, Program] = {

@@ -15,6 +15,7 @@ import torch
 import torch.fx
 from torch._guards import TracingContext
 
+from torchdynamo.backends.artifacts.aot.noting import keep_notes, noting
 from torchdynamo.backends.bindings import call_directly
 from torchdynamo.backends.cut_backward import cutting
 from torchdynamo.backends.ddp_buckets import by_buckets
@@ -62,7 +63,8 @@ def aot_autograd(
 
         table = decompositions() if callable(decompositions) else decompositions
         rounding = contextlib.nullcontext() if table else as_eager()
-        with rounding, keep_unused_draws(), handoff(gm, example_inputs, exact=not table) as ready:
+        ready_for = handoff(gm, example_inputs, exact=not table)
+        with rounding, keep_unused_draws(), ready_for as ready, noting() as found:
             compiled = aot_module_simplified(
                 ready.module,
                 ready.inputs,
@@ -72,7 +74,7 @@ def aot_autograd(
                 decompositions=dict(table or {}),
                 keep_inference_input_mutations=keep_inference_input_mutations,
             )
-        return ready.as_captured(compiled)
+        return keep_notes("aten", ready.as_captured(compiled), ready, found)
 
     backend.__name__ = backend.__qualname__ = f"aot_autograd({getattr(fw_compiler, '__name__', 'compiler')})"
     return backend

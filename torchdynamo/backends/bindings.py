@@ -56,6 +56,7 @@ def bare(op: OpOverload) -> Callable[..., Any]:
     function: Any = functools.partial(op._op)
     function.__module__ = __name__
     function.__name__ = function.__qualname__ = f"{op._opname}_{op._overloadname}"
+    function.operator = op
     return function
 
 

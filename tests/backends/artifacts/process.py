@@ -1,6 +1,6 @@
 """Write the graphs of programs as artifacts, or read them and compare what they do with what eager did.
 
-python process.py write FOLDER NAME...    prints, as JSON, the reasons for what is not stored
+python process.py write FOLDER BACKEND NAME...    prints, as JSON, the reasons for what is not stored
 python process.py read FOLDER             prints, as JSON, the differences by program, and what was imported
 """
 
@@ -163,11 +163,12 @@ def differences(one: Any, other: Any, exact: bool, place: str = "") -> list[str]
 class Made:
     """Graphs of one program: the inputs of their calls, with what eager and what the compiled graph did with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: str) -> None:
+        self.compile = lookup(backend)
         self.graphs: list[tuple[Any, Any, list[list[Any]]]] = []
 
     def backend(self, gm: Any, inputs: Any) -> Any:
-        compiled = lookup("inductor")(gm, inputs)
+        compiled = self.compile(gm, inputs)
         calls: list[list[Any]] = []
         self.graphs.append((gm, compiled, calls))
 
@@ -178,14 +179,14 @@ class Made:
         return run
 
 
-def write(folder: Path, *names: str) -> None:
+def write(folder: Path, backend_name: str, *names: str) -> None:
     import programs
 
     told = {}
     for name in names:
         program = programs.PROGRAMS[name]
         torchdynamo.reset()
-        made = Made()
+        made = Made(backend_name)
         backend = leaves_inputs_alone(lambda gm, inputs, made=made: made.backend(gm, inputs))
         compiled = torchdynamo.compile(program.fn, backend=backend, dynamic=program.dynamic)
         with torch.set_grad_enabled(program.train):

@@ -49,7 +49,7 @@ def run(way: str, folder: Path, *names: str) -> Any:
 def written(request: pytest.FixtureRequest, folder: Path) -> dict[str, list[str | None]]:
     """By program that a test of this run is about, for each graph: why it was not stored, None if it was."""
     asked = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
-    found: dict[str, list[str | None]] = run("write", folder, *sorted(QUICK | ({*asked} & PROGRAMS.keys())))
+    found: dict[str, list[str | None]] = run("write", folder, "inductor", *sorted(QUICK | ({*asked} & PROGRAMS.keys())))
     return found
 
 

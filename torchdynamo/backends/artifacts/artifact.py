@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+import torch.fx
+
 Value: TypeAlias = Any
 """None, bool, int, float, str, bytes, and tuples, lists and dicts (with keys of str) of these."""
 
@@ -19,6 +21,10 @@ class BlobFile(NamedTuple):
 
 ReadBlob: TypeAlias = Callable[[str], BlobFile]
 """Digest of a blob -> the file that was written for it."""
+Captured: TypeAlias = Callable[[], torch.fx.GraphModule]
+"""Returns the captured graph."""
+Run: TypeAlias = Callable[[list[Any]], Any]
+"""Code of a graph: takes the inputs in a list, and empties it."""
 
 
 class Artifact(NamedTuple):

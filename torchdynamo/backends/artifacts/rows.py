@@ -7,12 +7,17 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch.fx
-
 from torchdynamo.backends.artifacts import kinds
-from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, CannotStore, NotStored, ReadBlob, Value
+from torchdynamo.backends.artifacts.artifact import (
+    Artifact,
+    BadArtifact,
+    CannotStore,
+    Captured,
+    NotStored,
+    ReadBlob,
+    Value,
+)
 
-Captured = Callable[[], torch.fx.GraphModule]
 FORMAT = 1
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch.fx
 
-from torchdynamo.backends.artifacts.inductor.noting import keep_notes, noting
+from torchdynamo.backends.artifacts.aot.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.checked_contents import Checked
 from torchdynamo.backends.cpp_kernels import as_in_eager
@@ -119,7 +119,7 @@ class Compilation(NamedTuple):
                 )
         if self.recorded:
             made = called_directly(made, ready, found)
-        run = keep_notes(ready.as_captured(made), ready, found)
+        run = keep_notes("inductor", ready.as_captured(made), ready, found)
         if contents is None:
             return run
         return Checked(run, contents, lambda args: self.compiled(args, by_contents=False))

@@ -1,6 +1,6 @@
 """Call recorded inference graphs past AOTAutograd's wrappers, which cost more than the launch of a recording.
 
-What the wrappers do around kernels is done as for graphs from a store (`artifacts/inductor/runtime.py`).
+What the wrappers do around kernels is done as for graphs from a store (`artifacts/aot/runtime.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torchdynamo import _native
+from torchdynamo.backends.artifacts.aot.noting import Wrapped
+from torchdynamo.backends.artifacts.aot.runtime import decode_runtime, encode_runtime
 from torchdynamo.backends.artifacts.artifact import CannotStore
 from torchdynamo.backends.artifacts.inductor.code import graph_of
-from torchdynamo.backends.artifacts.inductor.noting import Wrapped
-from torchdynamo.backends.artifacts.inductor.runtime import decode_runtime, encode_runtime
 from torchdynamo.backends.cuda_graphs.runner import Runner
 from torchdynamo.backends.handoff import Handoff
 

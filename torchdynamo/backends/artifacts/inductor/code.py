@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import re
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torchdynamo.backends.artifacts.artifact import (
     BadArtifact,
     CannotStore,
     ReadBlob,
+    Run,
     Value,
     add_blob,
     field,
@@ -26,13 +26,12 @@ from torchdynamo.backends.artifacts.artifact import (
 from torchdynamo.backends.artifacts.inductor import wrapper_code
 from torchdynamo.backends.artifacts.inductor.kernels import library_of, load_kernel
 from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_extern, namespace
-from torchdynamo.backends.artifacts.inductor.values import decode_tensor, encode_tensor
+from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
 
 # Attribute of a function that torch's own front end is not to trace, as a backward is wrapped in: the function inside.
 NOT_TRACED = "_torchdynamo_orig_callable"
 THREADS = re.compile(r"#pragma omp parallel num_threads\((\d+)\)")
 MAGIC = importlib.util.MAGIC_NUMBER  # of the bytecode of this Python
-Run = Callable[[list[Any]], Any]  # takes the inputs in a list, and empties it
 
 
 def graph_of(run: Any) -> Any:
@@ -48,8 +47,9 @@ def graph_of(run: Any) -> Any:
     return run
 
 
-def encode_code(graph: Any, blobs: dict[str, bytes]) -> Value:
-    """Return a compiled graph's code as data. Raises CannotStore if it needs more than kernels of the CPU."""
+def encode_code(run: Any, blobs: dict[str, bytes]) -> Value:
+    """Return what AOTAutograd calls as data. Raises CannotStore if it needs more than kernels of the CPU."""
+    graph = graph_of(run)
     if graph.device_types - {"cpu"}:
         raise CannotStore(f"kernels run on {', '.join(sorted(graph.device_types - {'cpu'}))}")
     if graph.frozen_param_names or graph.torchbind_constants or graph.opaque_value_type_classes:

@@ -7,11 +7,19 @@ from typing import Any
 
 import torch
 
-from torchdynamo.backends.artifacts.artifact import Artifact, BadArtifact, CannotStore, ReadBlob, Value, field
-from torchdynamo.backends.artifacts.inductor.noting import notes_of
-from torchdynamo.backends.artifacts.inductor.values import decode_tensor, encode_tensor
+from torchdynamo.backends.artifacts.aot.noting import notes_of
+from torchdynamo.backends.artifacts.artifact import (
+    Artifact,
+    BadArtifact,
+    CannotStore,
+    Captured,
+    ReadBlob,
+    Value,
+    field,
+)
 from torchdynamo.backends.artifacts.kinds import inductor
-from torchdynamo.backends.artifacts.rows import ArtifactKind, Captured
+from torchdynamo.backends.artifacts.rows import ArtifactKind
+from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
 from torchdynamo.backends.checked_contents import Checked, CheckedContents, Index
 
 
@@ -25,7 +33,7 @@ def dump(checked: Checked) -> Artifact:
     notes = notes_of(checked.run)
     if notes is None or checked.contents.facts is not None:
         raise CannotStore("it rests on the contents of tensors on another device than a CPU")
-    inner = inductor.dump(notes)
+    inner = inductor.KIND.dump(notes)
     blobs = dict(inner.blobs)
     regions: list[Value] = [
         [at, index, encode_tensor(known.detach(), blobs)] for at, index, known in checked.contents.regions
@@ -40,7 +48,7 @@ def load(data: dict[str, Value], read_blob: ReadBlob, captured: Captured | None)
     """
     if captured is None:
         raise BadArtifact("the captured graph is not there, which runs where contents have changed")
-    run = inductor.load(field(data, "graph", dict), read_blob, captured)
+    run = inductor.KIND.load(field(data, "graph", dict), read_blob, captured)
     regions = [region(each, read_blob) for each in field(data, "regions", list)]
     return Checked(run, CheckedContents(regions, None), lambda _: captured().forward)
 

@@ -15,11 +15,18 @@ from typing import Any, NamedTuple
 import torch
 from torch._C import _functorch
 
-from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore, NeedsBackward, ReadBlob, Value, field
-from torchdynamo.backends.artifacts.inductor.code import Run, decode_code, encode_code, graph_of
-from torchdynamo.backends.artifacts.inductor.noting import Notes, Wrapped
-from torchdynamo.backends.artifacts.inductor.runtime import refuse_effects
-from torchdynamo.backends.artifacts.inductor.values import decode, encode
+from torchdynamo.backends.artifacts.aot.noting import Notes, Wrapped
+from torchdynamo.backends.artifacts.aot.runtime import refuse_effects
+from torchdynamo.backends.artifacts.artifact import (
+    BadArtifact,
+    CannotStore,
+    Captured,
+    NeedsBackward,
+    Run,
+    Value,
+    field,
+)
+from torchdynamo.backends.artifacts.values import decode, encode
 from torchdynamo.backends.double_backward import DoubleBackward, GradientFacts
 from torchdynamo.graph import compiled_calls
 from torchdynamo.graph.compiled_calls import CallLayout, in_context
@@ -34,8 +41,11 @@ DETERMINISTIC = (
 )
 
 
-def encode_training(notes: Notes, wrapped: Wrapped, blobs: dict[str, bytes]) -> Value:
-    """Return forward and backward of a graph as data. Raises CannotStore with a reason."""
+def encode_training(notes: Notes, wrapped: Wrapped, encode_code: Callable[[Any], Value]) -> Value:
+    """Return forward and backward of a graph as data. Raises CannotStore with a reason.
+
+    encode_code: returns the code of either as data.
+    """
     cls = getattr(wrapped.run, "__self__", None)
     facts = notes.gradients
     if facts is None or not (isinstance(cls, type) and issubclass(cls, torch.autograd.Function)):
@@ -52,8 +62,8 @@ def encode_training(notes: Notes, wrapped: Wrapped, blobs: dict[str, bytes]) -> 
     if backward is None:
         raise NeedsBackward(NOT_YET)
     return {
-        "forward": encode_code(graph_of(cls.compiled_fw), blobs),  # type: ignore[attr-defined]
-        "backward": encode_code(graph_of(backward), blobs),
+        "forward": encode_code(cls.compiled_fw),  # type: ignore[attr-defined]
+        "backward": encode_code(backward),
         "layout": encode_layout(layout),
         "results": len(meta.output_info),
         "detached": list(wrapped.detached),
@@ -189,11 +199,11 @@ def in_layout(grad: torch.Tensor, expected: compiled_calls.Expected) -> torch.Te
 
 
 def decode_training(
-    data: dict[str, Value], inputs: int, read_blob: ReadBlob, captured: Callable[[], Any] | None
+    data: dict[str, Value], inputs: int, decode_code: Callable[[dict[str, Value]], Run], captured: Captured | None
 ) -> DoubleBackward:
     """Return a callable for a graph with gradients. Raises BadArtifact for what `encode_training` did not write."""
     quiet = bool(data["no_autocast"])
-    forward, backward = (decode_code(field(data, name, dict), read_blob) for name in ("forward", "backward"))
+    forward, backward = (decode_code(field(data, name, dict)) for name in ("forward", "backward"))
     layout = decode_layout(field(data, "layout", dict))
     kernels = Kernels(
         without_autocast(forward) if quiet else forward,
@@ -218,7 +228,7 @@ def none_yet(*args: Any) -> Any:
     raise AssertionError("a graph is called before it is complete")
 
 
-def run_captured(captured: Callable[[], Any] | None, args: Sequence[Any]) -> Any:
+def run_captured(captured: Captured | None, args: Sequence[Any]) -> Any:
     """Run the captured graph. Raises BadArtifact if it was not given."""
     if captured is None:
         raise BadArtifact("the captured graph is not known")

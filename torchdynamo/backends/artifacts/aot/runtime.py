@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch.autograd.graph import increment_version
 
-from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore, Value, field
-from torchdynamo.backends.artifacts.inductor.code import Run
-from torchdynamo.backends.artifacts.inductor.noting import Wrapped
-from torchdynamo.backends.artifacts.inductor.values import decode_view, encode_view
+from torchdynamo.backends.artifacts.aot.noting import Wrapped
+from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore, Run, Value, field
+from torchdynamo.backends.artifacts.values import decode_view, encode_view
 
 _functionalization: Any = torch._C._functionalization
 ALIAS_NAMES = {"alias_of_input": "view", "is_input": "input"}

@@ -37,8 +37,9 @@ class Wrapped(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """Notes taken while Inductor compiled a graph."""
+    """Notes taken while a graph was compiled."""
 
+    kind: str  # of artifact
     wrapped: tuple[Wrapped, ...]
     inputs: int
     owns_tensors: bool  # parameters or buffers, which AOTAutograd passes to kernels itself
@@ -75,12 +76,15 @@ def noting() -> Iterator[list[Wrapped]]:
         _thread.found = before
 
 
-def keep_notes(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
-    """Attach the notes to what the backend returns for a graph, and return that."""
+def keep_notes(kind: str, compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
+    """Attach the notes to what the backend returns for a graph, and return that.
+
+    kind: of artifact, by which the code is written that AOTAutograd calls.
+    """
     owns = any(True for _ in ready.module.parameters()) or any(True for _ in ready.module.buffers())
     trained = ready.trained
     facts, reference = (None, None) if trained is None else (trained.facts, weakref.ref(trained))
-    setattr(compiled, NOTES, Notes(tuple(found), len(ready.inputs), owns, ready.spec, facts, reference))
+    setattr(compiled, NOTES, Notes(kind, tuple(found), len(ready.inputs), owns, ready.spec, facts, reference))
     return compiled
 
 
