@@ -126,3 +126,33 @@ def test_wrong_arguments() -> None:
         torchdynamo.tune(fn, [torch.randn(2)], seconds=0)
     with pytest.raises(torchdynamo.exc.UnknownSetting, match="'tuned' is True or False"):
         torchdynamo.compile(fn, options={"tuned": 1.5})
+
+
+def test_others_are_tried_on_the_fastest_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = option_sets.OptionSet({"freezing": True}, base=True)
+    monkeypatch.setattr(option_sets, "SETS", {**option_sets.SETS, "constants": constants})
+    speeds = {"default": 1.3, "constants": 1.1, "constants + small fusions": 1.0}
+    times(monkeypatch, lambda name, at: speeds.get(name, 1.2))
+    model, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+    with torch.no_grad():
+        (plain,) = torchdynamo.tune(model, [x], seconds=600).graphs
+        (found,) = torchdynamo.tune(model, [x], seconds=600, constants=True).graphs
+        assert plain.choice in ("small fusions", "no split reductions")  # constants were not allowed
+        assert (found.choice, found.gain) == ("constants + small fusions", pytest.approx(1.3))
+        seen: list[Any] = []
+        settings = backend.settings
+        monkeypatch.setattr(backend, "settings", lambda mode, options: seen.append(options) or settings(mode, options))
+        for options in ({"tuned": True, "freezing": True}, {"tuned": True}):
+            torchdynamo.reset()
+            torch.testing.assert_close(torchdynamo.compile(model, options=options)(x), model(x))
+    assert {"freezing": True, "max_fusion_size": 8} in seen
+    assert option_sets.options_of(plain.choice) in seen
+    torchdynamo.reset()
+
+
+def test_a_choice_is_replaced_and_read_again() -> None:
+    key = "inductor of a graph"
+    option_sets.keep_choice(key, [database.Row("small fusions", option_sets.CHOSEN)])
+    assert option_sets._chosen.read()[key] == "small fusions"
+    option_sets.keep_choice(key, [database.Row("default", option_sets.CHOSEN)])
+    assert option_sets._chosen.read()[key] == "default"

@@ -93,6 +93,7 @@ def rewritten(
         return None  # from elsewhere
     overwritten = effects_of(captured).overwritten
     buffers = buffers_in(module, inputs) if by_contents and overwritten is not None else {}
+    buffers.update(frozen_in(module))
     readers = {node: list(node.users) for node in buffers}
     random = not draws_as_eager(patches)
     outcomes = [rewrite(module.graph, Evaluator(buffers, written_in(module.graph, overwritten)), random=random)]
@@ -119,6 +120,17 @@ def outcome_of(captured: torch.fx.GraphModule) -> RewritesOutcome | None:
     return known if isinstance(known, RewritesOutcome) else None
 
 
+def forget_outcome(captured: torch.fx.GraphModule) -> None:
+    """Forget the outcome of an earlier compilation of a graph."""
+    captured.meta.pop(_KEY, None)
+
+
+def pass_on(captured: torch.fx.GraphModule, copy: torch.fx.GraphModule, found: Sequence[Found]) -> None:
+    """Note for a graph what was found before its copy was compiled, and what the rewrites of that copy have found."""
+    known = outcome_of(copy)
+    captured.meta[_KEY] = RewritesOutcome((*found, *(known.found if known is not None else ())))
+
+
 def buffers_in(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[torch.fx.Node, torch.Tensor]:
     """Return the inputs whose contents are likely to stay: tensors of modules that are no parameters."""
     if torch_compat.has_fakes(inputs):
@@ -129,6 +141,16 @@ def buffers_in(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> dict[torc
         if isinstance(source, InputSource) and source.static and can_be_checked(value):
             found[node] = value
     return found
+
+
+def frozen_in(module: torch.fx.GraphModule) -> dict[torch.fx.Node, torch.Tensor]:
+    """Return the inputs that are constants of the module, which whoever made them so checks."""
+    values = {node: getattr(module, str(node.target), None) for node in module.graph.find_nodes(op="get_attr")}
+    return {
+        node: value
+        for node, value in values.items()
+        if isinstance(value, torch.Tensor) and isinstance(node.meta.get("source"), InputSource)
+    }
 
 
 def written_in(graph: torch.fx.Graph, known: Collection[str] | None) -> Collection[str]:

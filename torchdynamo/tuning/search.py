@@ -20,7 +20,7 @@ from torchdynamo.backends.ensemble import measure
 from torchdynamo.backends.ensemble.database import Row
 from torchdynamo.backends.ensemble.measure import Timing
 from torchdynamo.backends.ensemble.subgraph import Subgraph
-from torchdynamo.backends.option_sets import CHOSEN, DEFAULT, keep_choice, key_of, sets_for
+from torchdynamo.backends.option_sets import CHOSEN, DEFAULT, keep_choice, key_of, on_top, options_of, sets_for
 from torchdynamo.backends.preserve import mutated_positions
 from torchdynamo.backends.verify import copied
 from torchdynamo.tuning.contest import alone_on_the_machine
@@ -61,13 +61,19 @@ class Tuning(NamedTuple):
 
 
 def tune(
-    fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, seconds: float = 60.0
+    fn: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    seconds: float = 60.0,
+    constants: bool = False,
 ) -> Tuning:
     """Search Inductor's options for each graph of a function, and store what is chosen for programs to use.
 
     fn: function or nn.Module, which is called once, for real, to capture its graphs.
     args, kwargs: arguments of that call.
     seconds: time for everything, compiling included; a graph gets its share of it.
+    constants: parameters may become constants, as with `options={"freezing": True}`, which finds what was chosen then.
 
     `compile(fn, options={"tuned": True})` and `mode="max-autotune"` use the choice, in other processes too, for the
     same graph on such a machine with the same versions. Forward and backward are tuned together, at the sizes of the
@@ -89,21 +95,27 @@ def tune(
     for at, (gm, inputs, differentiates) in enumerate(captured):
         share = (end - time.monotonic()) / (len(captured) - at)
         with torch.set_grad_enabled(differentiates):
-            found.append(tune_graph(gm, inputs, share))
+            found.append(tune_graph(gm, inputs, share, constants=constants))
     return Tuning(tuple(found))
 
 
-def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) -> TunedGraph:
+def tune_graph(
+    gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float, *, constants: bool = False
+) -> TunedGraph:
     """Search the options of one graph for about so many seconds, and store the choice."""
-    subgraph = Subgraph(gm, inputs)
+    subgraph = Subgraph(gm, inputs, constants=constants)
     end = time.monotonic() + seconds
     on_gpu = any(each.is_cuda for each in subgraph.tensors)
     trial = TrialInputs(inputs, mutated_positions(gm))
     rows: dict[str, Row] = {}
     runs: dict[str, Run] = {}
     if not (subgraph.effects.random or subgraph.effects.communicates):
-        sets = sets_for("cuda" if on_gpu else "cpu")
-        runs = built(subgraph, sets, trial, rows, time.monotonic() + BUILDING * seconds)
+        building = time.monotonic() + BUILDING * seconds
+        bases, others = sets_for("cuda" if on_gpu else "cpu", bool(subgraph.static))
+        runs = built(subgraph, bases, trial, rows, building)
+        if DEFAULT in runs and others:
+            base = fastest(runs, on_gpu)
+            runs |= built(subgraph, [on_top(base, each) for each in others], trial, rows, building)
     timings: dict[str, Timing] = {}
     choice, gain = DEFAULT, 1.0
     if DEFAULT in runs and len(runs) > 1:
@@ -121,8 +133,18 @@ def tune_graph(gm: torch.fx.GraphModule, inputs: Sequence[Any], seconds: float) 
     return TunedGraph(choice, gain if choice != DEFAULT else 1.0, tuple(rows.values()), key is not None)
 
 
+def fastest(runs: Mapping[str, Run], on_gpu: bool) -> str:
+    """Return which of the bases the other sets are tried on: the default, if no other is faster."""
+    if len(runs) == 1:
+        return DEFAULT
+    with alone_on_the_machine():
+        found = measure.in_turn(runs, SHORTEST * len(runs), on_gpu)
+    best = min(found, key=lambda name: found[name].median)
+    return best if DEFAULT in found and found[DEFAULT].median >= GAIN * found[best].median else DEFAULT
+
+
 def built(
-    subgraph: Subgraph, sets: Mapping[str, Mapping[str, Any]], trial: TrialInputs, rows: dict[str, Row], end: float
+    subgraph: Subgraph, sets: Sequence[str], trial: TrialInputs, rows: dict[str, Row], end: float
 ) -> dict[str, Run]:
     """Compile the graph with each set until time is up; return the runs whose results are the captured graph's.
 
@@ -130,13 +152,13 @@ def built(
     """
     runs: dict[str, Run] = {}
     want = None
-    for name, options in sets.items():
+    for name in sets:
         if time.monotonic() > end and name != DEFAULT:
             rows[name] = Row(name, "not tried", "time was up")
             continue
         started = time.monotonic()
         try:
-            made = inductor(subgraph.gm, subgraph.example_inputs, options=options or None)
+            made = inductor(subgraph.gm, subgraph.example_inputs, options=options_of(name) or None)
             if made is None:
                 rows[name] = Row(name, "declined", "Inductor leaves graphs of this kind to eager")
                 return {}

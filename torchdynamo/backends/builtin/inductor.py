@@ -24,6 +24,8 @@ from torchdynamo.backends.cut_backward import cutting
 from torchdynamo.backends.ddp_buckets import by_buckets, parts_in
 from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
+from torchdynamo.backends.freezing import OPTION as FREEZING
+from torchdynamo.backends.freezing import WithConstants, freezable
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.input_checks import without_input_checks
 from torchdynamo.backends.joint_pass import before_inductors
@@ -73,14 +75,11 @@ def inductor(
     if is_for_eager(gm, example_inputs):
         return None if ledger is None else recorded_as_captured(gm, example_inputs, ledger)
     compilation = Compilation(gm, patches, regions, rewrites, recorded, ledger, parts)
-    from torch._inductor.exc import InductorError
-
-    try:
-        return compilation.compiled(example_inputs)
-    except InductorError as error:
-        if not left_whole(gm, error):
-            raise
-    return compilation._replace(regions=False).compiled(example_inputs)
+    subgraph = freezable(gm, example_inputs) if is_frozen(patches) else None
+    if subgraph is None:
+        return compilation.made(gm, example_inputs)
+    unfrozen = compilation._replace(patches={**patches, FREEZING: False})
+    return WithConstants(subgraph, compilation.made, unfrozen.made)
 
 
 class Compilation(NamedTuple):
@@ -93,6 +92,18 @@ class Compilation(NamedTuple):
     recorded: bool
     ledger: Any
     parts: int  # of a backward under DistributedDataParallel, at most
+
+    def made(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compile a graph with these settings; as a whole, if parts that are shared are too much for Inductor."""
+        from torch._inductor.exc import InductorError
+
+        mine = self._replace(gm=gm)
+        try:
+            return mine.compiled(inputs)
+        except InductorError as error:
+            if not left_whole(gm, error):
+                raise
+        return mine._replace(regions=False).compiled(inputs)
 
     def compiled(self, inputs: Sequence[Any], *, by_contents: bool = True) -> Callable[..., Any]:
         """Compile the graph for these inputs. by_contents: rewrites may rest on what inputs contain."""
@@ -151,6 +162,14 @@ def is_recorded(wanted: Wanted, patches: dict[str, Any]) -> bool:
     setting = bool(patches.get(INDUCTORS, inductors.triton.cudagraphs))
     patches[INDUCTORS] = False
     return setting if wanted.on is None else wanted.on
+
+
+def is_frozen(patches: Mapping[str, Any]) -> bool:
+    """Return whether parameters are to be constants, by an option or Inductor's setting."""
+    from torch import _inductor
+
+    inductors: Any = _inductor.config
+    return bool(patches.get(FREEZING, inductors.freezing))
 
 
 def decompositions(patches: Mapping[str, Any]) -> Decompositions:

@@ -17,6 +17,14 @@ from torchdynamo.graph.mutation import Effects, effects_of
 from torchdynamo.graph.numbers import SYMBOLIC
 from torchdynamo.graph.sizes import sizes_of
 
+PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def memory_of(example: object) -> object:
+    """Return what tells the memory of a tensor of the graph from others; None for what is no tensor with strides."""
+    is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
+    return example.untyped_storage()._cdata if isinstance(example, torch.Tensor) and is_strided else None
+
 
 class FrozenGraph(NamedTuple):
     """A copy of a graph whose parameters and buffers are attributes of its module, and no inputs any more."""
@@ -94,16 +102,20 @@ class Subgraph:
 
     @functools.cached_property
     def static(self) -> list[int]:
-        """The positions of the inputs that members may make constants of: parameters and buffers nobody writes to."""
+        """The positions of the inputs that members may make constants of: parameters and buffers that nobody writes to,
+        and whose memory no result shares.
+        """
         if not self.constants or self.wants_gradients:
             return []
         written = set(mutated_positions(self.gm))
+        returned = {memory_of(each) for each in self.results}
         return [
             position
             for position, node in enumerate(self.placeholders)
             if node.meta.get("static_input")
             and position not in written
-            and isinstance(self.example_inputs[position], torch.Tensor)
+            and type(self.example_inputs[position]) in PLAIN
+            and memory_of(node.meta.get("example_value")) not in returned
         ]
 
     @functools.cached_property

@@ -36,7 +36,8 @@ class Proof(NamedTuple):
 class Evaluator:
     """Computes tensors that are equal in every run.
 
-    buffers: inputs whose contents may be taken for granted. overwritten: names of nodes in memory that is written to.
+    buffers: inputs and attributes of the module whose contents may be taken for granted. overwritten: names of nodes in
+    memory that is written to.
     """
 
     def __init__(self, buffers: Mapping[Node, torch.Tensor], overwritten: Collection[str]) -> None:
@@ -65,10 +66,8 @@ class Evaluator:
         fake = example(node)
         if node.name in self.overwritten or not isinstance(fake, torch.Tensor):
             raise Unknown
-        if node.op == "placeholder":
-            if node not in self.buffers:
-                raise Unknown
-            return self.buffers[node], frozenset({node})
+        if node in self.buffers:
+            return self.buffers[node], frozenset({node} if node.op == "placeholder" else ())
         if not is_operation(node) or not all(type(each) is int for each in fake.shape) or fake.numel() > MOST_ELEMENTS:
             raise Unknown
         before = {each: self.value(each) for each in node.all_input_nodes}
