@@ -76,18 +76,23 @@ def write(key: keys.FrameKey, entry: NewEntry) -> None:
     except NotYetStorable:
         sections = checked_sections(key, entry)
         later = functools.partial(keep_later, key.name, ref(entry.code), sections, ref(made), backend)
-        if not artifacts.after_backward(made, later):
+        if not artifacts.when_ready(made, later):
             raise
         return
     save(key.name, {**checked_sections(key, entry), "backend": content}, blobs)
 
 
 def keep_later(key: str, code: ref[CodeType], sections: dict[str, bytes], made: ref[Any], backend: str) -> None:
-    """Write an entry with gradients to the store, once its backward has been compiled."""
+    """Write an entry whose backend was not ready: by now a backward is compiled, or a member chosen."""
     there, run = code(), made()
     if there is not None and run is not None:
         with interrupts.deferred(), telling(there):
-            content, blobs = compiled.dump_artifact(run, backend)
+            try:
+                content, blobs = compiled.dump_artifact(run, backend)
+            except NotYetStorable:
+                if artifacts.when_ready(run, functools.partial(keep_later, key, code, sections, made, backend)):
+                    return
+                raise
             save(key, {**sections, "backend": content}, blobs)
 
 
@@ -100,8 +105,8 @@ def outlook(entry: NewEntry) -> str:
             return "in the store"
         if "graph" in sections:
             compiled.dump_compiled(entry.called.made, entry.called.module, entry.compiler.backend_name)
-    except NotYetStorable:
-        return "not in the store; to be stored once its backward has run"
+    except NotYetStorable as error:
+        return f"not in the store; to be stored later: {error}"
     except NotStorable as error:
         return f"not stored: {error}"
     except Exception as error:  # the graph serves all the same, as in `telling`

@@ -108,12 +108,12 @@ def test_a_graph_is_written_when_its_backward_has_run() -> None:
     assert isinstance(found, NotStored)
     assert found.later
     told: list[str] = []
-    assert artifacts.after_backward(compiled, lambda: told.append("it has run"))
+    assert artifacts.when_ready(compiled, lambda: told.append("it has run"))
     assert told == []
     torch.autograd.backward([each.sum() for each in results])
     assert told == ["it has run"]
     assert isinstance(artifacts.dump(compiled), Artifact)
-    assert not artifacts.after_backward(compiled, lambda: told.append("never"))
+    assert not artifacts.when_ready(compiled, lambda: told.append("never"))
 
 
 def test_a_graph_is_freed_with_what_was_noted_on_it(written: Any) -> None:

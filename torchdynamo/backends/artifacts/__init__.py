@@ -20,7 +20,7 @@ from torchdynamo.backends.artifacts.artifact import (
     ReadBlob,
     digest_of,
 )
-from torchdynamo.backends.artifacts.rows import after_backward, dump, load
+from torchdynamo.backends.artifacts.rows import dump, load, when_ready
 
 __all__ = [
     "Artifact",
@@ -29,8 +29,8 @@ __all__ = [
     "DamagedBlob",
     "NotStored",
     "ReadBlob",
-    "after_backward",
     "digest_of",
     "dump",
     "load",
+    "when_ready",
 ]

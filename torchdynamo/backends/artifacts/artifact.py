@@ -37,7 +37,7 @@ class Artifact(NamedTuple):
 class NotStored(NamedTuple):
     """The reason why a compiled graph cannot be written.
 
-    later: it can be once its backward has run (`after_backward`).
+    later: it can be at another time (`when_ready`).
     """
 
     reason: str
@@ -50,8 +50,8 @@ class CannotStore(Exception):
     later = False
 
 
-class NeedsBackward(CannotStore):
-    """Raised for a graph that can be written once its backward has run."""
+class NotReady(CannotStore):
+    """Raised for a graph that can be written later: once its backward has run, or once its compiler is chosen."""
 
     later = True
 

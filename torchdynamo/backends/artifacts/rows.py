@@ -26,14 +26,14 @@ class ArtifactKind(NamedTuple):
 
     made_of: returns what `dump` needs to know of a callable, None for one that another backend made.
     dump: raises CannotStore with a reason.
-    after_backward: calls a function once a backward has run; returns whether that is still to come.
+    when_ready: calls a function once what could not be written can be; returns whether that is still to come.
     load: gets the data, a reader of blobs, and a function that returns the captured graph if it is asked.
     """
 
     made_of: Callable[[Any], Any]
     dump: Callable[[Any], Artifact]
     load: Callable[[dict[str, Value], ReadBlob, Captured | None], Callable[..., Any]]
-    after_backward: Callable[[Any, Callable[[], object]], bool] = lambda made, call: False
+    when_ready: Callable[[Any, Callable[[], object]], bool] = lambda made, call: False
 
 
 def row_of(name: str) -> ArtifactKind:
@@ -67,15 +67,16 @@ def dump(compiled: Callable[..., Any]) -> Artifact | NotStored:
     return NotStored("its backend cannot write what it compiles")
 
 
-def after_backward(compiled: Callable[..., Any], call: Callable[[], object]) -> bool:
-    """Call a function when the backward of a compiled graph has run for the first time, and so has been compiled.
+def when_ready(compiled: Callable[..., Any], call: Callable[[], object]) -> bool:
+    """Call a function when a compiled graph can be written that could not be: when its backward has run for the first
+    time, and so has been compiled, or when one of several compilers has been chosen.
 
     Returns whether that is still to come; if not, `call` is never called.
     """
     for kind in map(row_of, names()):
         made = kind.made_of(compiled)
         if made is not None:
-            return kind.after_backward(made, call)
+            return kind.when_ready(made, call)
     return False
 
 

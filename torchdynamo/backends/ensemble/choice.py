@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -83,6 +83,7 @@ class Choice(Replaceable):
         self.leader = EAGER  # serves while others wait to be built
         self.watch = Stopwatch(False)
         self.now: Run = self.in_turns
+        self.when_chosen: list[Callable[[], object]] = []  # called once there is a winner
         choices.add(self)
 
     def __call__(self, *args: Any) -> Any:
@@ -276,6 +277,9 @@ class Choice(Replaceable):
             each.run = each.run if each.name == name else None
         self.tell(name)
         self.serve(run)
+        waiting, self.when_chosen = self.when_chosen, []
+        for call in waiting:
+            call()
 
     def tell(self, name: str) -> None:
         """Record which member was chosen, at the line of the graph's first operator."""

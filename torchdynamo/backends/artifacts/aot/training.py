@@ -21,7 +21,7 @@ from torchdynamo.backends.artifacts.artifact import (
     BadArtifact,
     CannotStore,
     Captured,
-    NeedsBackward,
+    NotReady,
     Run,
     Value,
     field,
@@ -60,7 +60,7 @@ def encode_training(notes: Notes, wrapped: Wrapped, encode_code: Callable[[Any],
         raise CannotStore("the graph has gradients, and results that are views of inputs, or writes after its kernels")
     backward = cls.compiled_bw  # type: ignore[attr-defined]
     if backward is None:
-        raise NeedsBackward(NOT_YET)
+        raise NotReady(NOT_YET)
     return {
         "forward": encode_code(cls.compiled_fw),  # type: ignore[attr-defined]
         "backward": encode_code(backward),

@@ -65,7 +65,7 @@ def region(data: Value, read_blob: ReadBlob) -> tuple[int, Index, torch.Tensor]:
 
 def after_backward(checked: Checked, call: Callable[[], object]) -> bool:
     """Call a function when the backward has run for the first time; return whether that is still to come."""
-    return inductor.KIND.after_backward(notes_of(checked.run), call)
+    return inductor.KIND.when_ready(notes_of(checked.run), call)
 
 
 KIND = ArtifactKind(made_of, dump, load, after_backward)
