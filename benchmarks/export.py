@@ -5,13 +5,14 @@
 Each model is called once, exported by `torchdynamo.export`, and by torch.export in its two modes, saved, loaded by
 another process, and called on the same and on fresh inputs. Shares are of the models that are whole graphs: those for
 which `torchdynamo.export` does not raise Unsupported. `--aoti` compiles what was saved by AOTInductor as well, and
-compares that. Caches of transformers are registered with torch's pytree for all of them. Seconds are CPU seconds of the
-export. One thread.
+compares that. Classes of arguments and results are registered with torch's pytree for all of them. Seconds are CPU
+seconds of the export. One thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -29,6 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import torch.export
+from torch.utils import _pytree as pytree
 
 WAYS = ("ours", "non-strict", "strict")
 Row = dict[str, Any]
@@ -72,7 +74,8 @@ def loading(case: Any, file: str, differ: Callable[..., Any], reseed: Callable[[
             call: Any = torch._inductor.aoti_load_package(package)
         else:
             call = program.module()
-        model, *_ = case.build()
+        model, args, kwargs = case.build()
+        model(*args, **kwargs)  # as before the export: some draw their parameters in it
         for seed in (0, 1):
             _, args, kwargs = case.inputs_for(model, seed)
             reseed(7)
@@ -110,13 +113,68 @@ def apart(work: Callable[[], Any], limit: int) -> Any:
     return json.loads(text) if text else {"stage": "crash", "error": "killed", "text": f"after {limit} CPU s at most"}
 
 
-def register_caches() -> None:
-    """Register transformers' cache with pytree, where transformers is installed and can do it."""
-    try:
+def register_classes() -> None:
+    """Tell torch's pytree how to flatten and save classes of the corpus that it does not know, as a user of any
+    exporter has to: transformers' cache, TensorDict, a named tuple, and data of torch_geometric.
+    """
+    with contextlib.suppress(ImportError):
         from transformers.integrations.executorch import register_dynamic_cache_export_support
-    except ImportError:
-        return
-    register_dynamic_cache_export_support()
+
+        register_dynamic_cache_export_support()
+    with contextlib.suppress(ImportError):
+        import tensordict
+
+        row = pytree.SUPPORTED_NODES.pop(tensordict.TensorDict)  # registered by itself, without what is saved
+        pytree._private_register_pytree_node(
+            tensordict.TensorDict,
+            lambda td: by_dimensions(td, *row.flatten_fn(td)),
+            row.unflatten_fn,
+            serialized_type_name="tensordict.TensorDict",
+            flatten_with_keys_fn=lambda td: by_dimensions(td, *row.flatten_with_keys_fn(td)),
+            to_dumpable_context=dumped,
+            from_dumpable_context=lambda text: tensordict_context(row, text),
+        )
+    with contextlib.suppress(ImportError):
+        from vector_quantize_pytorch import lookup_free_quantization
+
+        pytree._register_namedtuple(lookup_free_quantization.Return, serialized_type_name="vector_quantize.Return")
+    with contextlib.suppress(ImportError):
+        from torch_geometric.data import Data
+
+        pytree.register_pytree_node(
+            Data,
+            lambda data: (list(data.to_dict().values()), list(data.to_dict())),
+            lambda values, names: Data(**dict(zip(names, values, strict=True))),
+            serialized_type_name="torch_geometric.Data",
+            flatten_with_keys_fn=lambda data: (
+                [(pytree.GetAttrKey(name), value) for name, value in data.to_dict().items()],
+                list(data.to_dict()),
+            ),
+        )
+
+
+def by_dimensions(td: Any, values: Any, context: Row) -> tuple[Any, Row]:
+    """Return a flattened TensorDict, with the number of its batch dimensions in place of their sizes. TensorDict keeps
+    the one while torch compiles, the other else.
+    """
+    context.pop("batch_size", None)
+    return values, context | {"batch_dims": td.batch_dims}
+
+
+def dumped(context: Row) -> Row:
+    """Return what pytree keeps of a TensorDict beside its tensors, as JSON."""
+    assert not context["non_tensor_data"]
+    kept = {name: context[name] for name in ("keys", "names", "batch_dims")}
+    return kept | {"device": None if context["device"] is None else str(context["device"])}
+
+
+def tensordict_context(row: Any, kept: Row) -> Row:
+    """Return the reverse of `dumped`. row: how pytree flattens a TensorDict."""
+    import tensordict
+
+    context: Row = row.flatten_fn(tensordict.TensorDict({}, []))[1]
+    device = None if kept["device"] is None else torch.device(kept["device"])
+    return {name: context[name] for name in ("non_tensor_data", "constructor", "cls")} | kept | {"device": device}
 
 
 def measured(case: Any, ways: list[str], corpus: Any, runner: Any, aoti: bool, folder: str) -> list[Row]:
@@ -183,7 +241,7 @@ def main() -> None:
     import torch.export._trace  # not counted
 
     corpus.tvshim.install()
-    register_caches()
+    register_classes()
     torch.set_num_threads(1)
     ways, rows = given.ways.split(","), []
     for name, case in corpus.CASES.items():

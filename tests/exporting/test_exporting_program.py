@@ -94,6 +94,30 @@ def test_writes_to_arguments() -> None:
     assert torch.equal(total, X)
 
 
+def test_a_container_that_is_given_and_filled() -> None:
+    def fill(batch: dict[str, torch.Tensor], y: torch.Tensor) -> dict[str, torch.Tensor]:
+        batch["sum"] = batch["x"] + y
+        return batch
+
+    program = torchdynamo.export(fill, {"x": X}, X[:2].sum())
+    program = reloaded(program)
+    y = torch.tensor(3.0)
+    assert same(program.module()({"x": X}, y), fill({"x": X}, y))
+    with pytest.raises(AssertionError, match=r"y.dtype"):
+        program.module()({"x": X}, y.double())
+    assert program.graph_module.meta["custom"]["torchdynamo"]["lost"] == ["batch is changed"]
+
+
+def test_modules_with_methods_of_their_own_and_buffers_that_cannot_be_saved() -> None:
+    class Own(nn.Linear):
+        def named_parameters(self, prefix: str = "", recurse: bool = True) -> Any:  # type: ignore[override]
+            return super().named_parameters(prefix, recurse)
+
+    model = Own(3, 3)
+    model.register_buffer("heads", torch.eye(3).to_sparse(), persistent=False)
+    assert torch.equal(reloaded(torchdynamo.export(model, X)).module()(X), model(X))
+
+
 def test_a_tensor_that_is_no_buffer_and_is_written_to_is_state_of_the_program() -> None:
     class Sum(nn.Module):
         def __init__(self) -> None:

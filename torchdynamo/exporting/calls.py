@@ -38,6 +38,7 @@ class ExampleCall(NamedTuple):
     leaves: list[Any]  # tensors, numbers and so on, in the order of `spec`
     spec: pytree.TreeSpec
     sources: list[Source | None]  # for each leaf, where a frame finds it; None where no path is known
+    paths: list[tuple[str, pytree.KeyPath]]  # for each leaf, the name of its argument, and its place in that
 
     @property
     def locals(self) -> dict[str, Any]:
@@ -68,12 +69,11 @@ def call_of(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
     text = f"def call({', '.join([subject, *names])}):\n    return {subject}({', '.join(given)})\n"
     made: dict[str, Any] = {}
     exec(compile(text, __file__, "exec"), made)
-    places = [Source("local", None, name) for name in names]
-    sources = [
-        source for place, value in zip(places, (*own_args, *own_kwargs.values())) for source in paths(place, value)
-    ]
+    given_values = zip(names, (*own_args, *own_kwargs.values()), strict=True)
+    paths = [(name, path) for name, value in given_values for path, _ in pytree.tree_flatten_with_path(value)[0]]
+    sources = [source_at(Source("local", None, name), path) for name, path in paths]
     return ExampleCall(
-        fn, signature, subject, made["call"].__code__, own_args, own_kwargs, names, leaves, spec, sources
+        fn, signature, subject, made["call"].__code__, own_args, own_kwargs, names, leaves, spec, sources, paths
     )
 
 
@@ -123,15 +123,12 @@ def subject_of(fn: Callable[..., Any], names: Sequence[str]) -> str:
     return found
 
 
-def paths(place: Source, value: Any) -> list[Source | None]:
-    """Return where the leaves of a value are found, in their order; None for those behind a class's own flattening."""
-    found: list[Source | None] = []
-    for path, _ in pytree.tree_flatten_with_path(value)[0]:
-        at: Source | None = place
-        for key in path:
-            at = None if at is None else step(at, key)
-        found.append(at)
-    return found
+def source_at(place: Source, path: pytree.KeyPath) -> Source | None:
+    """Return where a leaf of what is at a place is found; None for one behind a class's own flattening."""
+    at: Source | None = place
+    for key in path:
+        at = None if at is None else step(at, key)
+    return at
 
 
 def step(base: Source, key: Any) -> Source | None:

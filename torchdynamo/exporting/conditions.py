@@ -143,11 +143,7 @@ def checks(guards: Iterable[Guard], call: ExampleCall, leaf_of: Callable[[Source
 
     torch makes guards of its own of most of these, but takes sizes for larger than 1.
     """
-    names = [
-        f"L[{name!r}]{pytree.keystr(path)}"
-        for name, value in zip(call.names, (*call.args, *call.kwargs.values()), strict=True)
-        for path, _ in pytree.tree_flatten_with_path(value)[0]
-    ]
+    names = [f"L[{name!r}]{pytree.keystr(path)}" for name, path in call.paths]
 
     def spelled(source: Source) -> str | None:
         place = place_of(source, leaf_of) if call.is_argument(source) else None

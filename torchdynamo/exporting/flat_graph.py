@@ -62,10 +62,8 @@ class FlatGraph:
 
     def take_leaves(self) -> None:
         call = self.made.call
-        for leaf, source, hint in zip(
-            call.leaves, call.sources, hints(call.names, call.args, call.kwargs), strict=True
-        ):
-            node = self.graph.placeholder(hint)
+        for leaf, source, path in zip(call.leaves, call.sources, call.paths, strict=True):
+            node = self.graph.placeholder(hint(*path))
             if isinstance(leaf, torch.Tensor):
                 self.at[id(leaf)] = node
             elif source is not None:
@@ -194,10 +192,6 @@ def failing(node: Node) -> str:
     return f"the program raises an error here: {lines[-1].strip() if lines else node}"
 
 
-def hints(names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Return names for the leaves of the arguments: `x`, `batch_0`."""
-    found = []
-    for name, value in zip(names, (*args, *kwargs.values()), strict=True):
-        for path, _ in pytree.tree_flatten_with_path(value)[0]:
-            found.append("_".join([name, *(str(getattr(key, "key", getattr(key, "idx", ""))) for key in path)]))
-    return found
+def hint(name: str, path: pytree.KeyPath) -> str:
+    """Return a name for a leaf of an argument: `x`, `batch_0`."""
+    return "_".join([name, *(str(getattr(key, "key", getattr(key, "idx", ""))) for key in path)])

@@ -63,6 +63,7 @@ def outcome(made: Captured) -> CallOutcome:
         owner = write.owner.source if isinstance(write.owner, Entity) else None
         if made.call.is_argument(owner) and write.kind in (EffectKind.ITEMS, EffectKind.ATTRIBUTE):
             REPLAYS[write.kind](emit, write)
+            lost += told(write, owner)  # of the example's own containers: a loaded program returns what it has made
         elif owner is not None and is_buffers(owner) and write.kind is EffectKind.ITEMS:
             for name, value in rebound(write.owner):
                 source = Source("key", owner, name)

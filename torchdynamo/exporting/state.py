@@ -43,11 +43,14 @@ class Owned:
         self.variables = getattr(getattr(fn, "__code__", None), "co_freevars", ())  # what is read through a closure
         subject = fn.__self__ if isinstance(fn, MethodType) else fn
         if isinstance(subject, torch.nn.Module):
-            for name, parameter in subject.named_parameters(remove_duplicate=False):
+            # torch's own methods: classes that have theirs do not take `remove_duplicate`
+            for name, parameter in torch.nn.Module.named_parameters(subject, remove_duplicate=False):
                 self.own(name, parameter)
-            for name, buffer in subject.named_buffers(remove_duplicate=False):
+            for name, buffer in torch.nn.Module.named_buffers(subject, remove_duplicate=False):
                 owner = subject.get_submodule(name.rpartition(".")[0])
-                self.own(name, buffer, name.rpartition(".")[2] not in owner._non_persistent_buffers_set)
+                persistent = name.rpartition(".")[2] not in owner._non_persistent_buffers_set
+                if persistent or buffer.layout is torch.strided:  # torch cannot save others; they are had where used
+                    self.own(name, buffer, persistent)
 
     def own(self, name: str, tensor: torch.Tensor, persistent: bool = True) -> None:
         """Give the module a parameter or buffer."""
