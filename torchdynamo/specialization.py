@@ -116,9 +116,13 @@ class Specialization:
             return None
         found = {source for source, _ in numbers.entries.values()}
         if self.whole and beginning and found and found <= self.varying:
-            self.tried, self.fixed = self.before_passed or end, True
+            self.tried, self.fixed = self.first(end), True
             return None
-        return self.before_passed or end
+        return self.first(end)
+
+    def first(self, end: Break) -> Break:
+        """Return the break to tell of: the one before small tensors became constants, unless the program raises."""
+        return end if end.raises or self.before_passed is None else self.before_passed
 
     def drop(self, presumption: Assumption) -> None:
         """Drop an assumption from the next tries."""

@@ -125,3 +125,38 @@ def test_a_method_is_that_of_a_tensor() -> None:
     for most in (3, 5):
         given = torch.ones(1), torch.tensor([1, most])
         assert torch.equal(compiled(*given), fn(*given))
+
+
+def spread(x: torch.Tensor, grid: torch.Tensor) -> Any:
+    ends = torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]).cumsum(0)
+    ends = torch.nn.functional.pad(ends, (1, 0))
+    return [part.sum(0) for part in torch.split(x, (ends[1:] - ends[:-1]).tolist())]
+
+
+def test_a_list_of_unknown_length_is_read_from_what_is_passed() -> None:
+    """Under `fullgraph=True`: each grid has a version, and is followed when it changes in place."""
+    backend = Counting()
+    compiled = torchdynamo.compile(spread, backend=backend, fullgraph=True)
+    x, grid = torch.arange(48.0).view(24, 2), torch.tensor([[2, 2, 3], [1, 3, 4]])
+    for change in (lambda: None, lambda: None, lambda: grid.copy_(torch.tensor([[1, 3, 4], [2, 3, 2]]))):
+        change()
+        for one, other in zip(compiled(x, grid), spread(x, grid), strict=True):
+            assert torch.equal(one, other)
+    assert len(backend.graphs) == 2
+    grid.data[1, 0] = 3
+    with pytest.raises(RuntimeError, match="split_with_sizes expects split_sizes to sum exactly to 24"):
+        compiled(x, grid)
+
+
+def written_first(x: torch.Tensor, counts: torch.Tensor, also: torch.Tensor) -> Any:
+    also.add_(1)  # which may be a view of the counts
+    return [x * count for count in torch.repeat_interleave(counts, counts).tolist()]
+
+
+def test_a_list_of_what_the_frame_has_written_is_not_known() -> None:
+    compiled, x = torchdynamo.compile(written_first, backend="eager"), torch.arange(8)
+    with pytest.raises(torchdynamo.exc.Unsupported, match="tolist needs to know a number"):
+        counts = torch.tensor([1, 1])
+        torchdynamo.compile(written_first, backend="eager", fullgraph=True)(x, counts, counts[:])
+    mine, theirs = torch.tensor([1, 3]), torch.tensor([1, 3])
+    assert all(map(torch.equal, compiled(x, mine, mine[:]), written_first(x, theirs, theirs[:])))

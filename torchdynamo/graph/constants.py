@@ -1,7 +1,8 @@
 """Evaluate tensors that are equal in every run: made from constants inside of the frame and never written to.
 
 `torch.arange(1, x.dim()).tolist()` is a list of constants. Such a tensor is computed for real when Python asks for its
-values, if that is cheap. An input counts as a constant if the caller supplies its value.
+values, if that is cheap. An input counts as a constant if the caller supplies its value, and with it what has a size
+that depends on contents.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import torch.fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdynamo.graph.check import is_operator
+from torchdynamo.graph.numbers import SYMBOLIC
 from torchdynamo.graph.recording import WorldRecord, storage_of
 
 MOST_NODES = 64
 MOST_ELEMENTS = 4096
+SIZES = frozenset({"size", "numel"})
 
 
 AtEntry = Callable[[torch.fx.Node], "torch.Tensor | None"]
@@ -49,6 +52,8 @@ def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> tor
             for each in wanted:
                 if each not in known:
                     known[each] = run(each, known)
+                    if size_of(known[each]) > MOST_ELEMENTS:
+                        return None
     except Exception:
         return None
     result = known[node]
@@ -92,12 +97,19 @@ def ancestors(node: torch.fx.Node, record: WorldRecord) -> list[torch.fx.Node]:
 
 
 def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
-    """Return whether a node's result depends on nothing but its inputs, and is small and never written to."""
+    """Return whether a node's result depends on nothing but its inputs, and is never written to, and is not large, so
+    far as can be told.
+    """
     if node.op != "placeholder" and not is_operation(node):
         return False
     example = node.meta["example_value"]
     examples = example if isinstance(example, (tuple, list)) else [example]
-    return all(isinstance(item, torch.Tensor) and is_small(item) and not written(item, record) for item in examples)
+    if all(isinstance(item, SYMBOLIC) for item in examples):
+        return (
+            node.target in SIZES if node.op == "call_method" else getattr(node.target, "__module__", "") == "_operator"
+        )
+    tensors = all(isinstance(item, torch.Tensor) and not written(item, record) for item in examples)
+    return tensors and all(may_be_small(item, node.op == "placeholder") for item in examples)
 
 
 def is_operation(node: torch.fx.Node) -> bool:
@@ -105,9 +117,20 @@ def is_operation(node: torch.fx.Node) -> bool:
     return node.op == "call_method" or (node.op == "call_function" and is_operator(node.target))
 
 
-def is_small(fake: torch.Tensor) -> bool:
-    """Return whether computing a tensor costs next to nothing."""
-    return fake.device.type == "cpu" and type(fake.numel()) is int and fake.numel() <= MOST_ELEMENTS
+def may_be_small(fake: torch.Tensor, entered: bool) -> bool:
+    """Return whether computing a tensor may cost next to nothing: a size that depends on contents is seen afterwards.
+
+    entered: it is an input, of which guards know the size if it is a constant.
+    """
+    count = fake.numel()
+    return fake.device.type == "cpu" and (count <= MOST_ELEMENTS if type(count) is int else not entered)
+
+
+def size_of(real: Any) -> int:
+    """Return how many elements a result has."""
+    if isinstance(real, (tuple, list)):
+        return sum(map(size_of, real))
+    return real.numel() if isinstance(real, torch.Tensor) else 1
 
 
 def written(fake: torch.Tensor, record: WorldRecord) -> bool:

@@ -1,0 +1,95 @@
+"""Tensors made of lists with tensors in them: `torch.tensor([loss.max(), 1])`.
+
+PyTorch asks each tensor for its number, in Python, which a graph need not: the numbers are stacked where they are. That
+is the same for what no conversion can make another number, or refuse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchdynamo.core.value import Known, Object, TensorNode, Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+INTEGERS = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+OF_PYTHON: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64}
+CPU = torch.device("cpu")
+
+
+def stacked(vm: Machine, data: Value, kwargs: dict[str, Value]) -> Value | None:
+    """Return `torch.tensor(data)` of tensors without dimensions and constants in lists; None for other data."""
+    numbers: list[Value] = []
+    shape = collect(vm, data, numbers)
+    options = {name: value.obj for name, value in kwargs.items() if value.__class__ is Known}
+    plain = options.keys() == kwargs.keys() and options.keys() <= {"dtype", "device"}
+    tensors = any(number.__class__ is TensorNode for number in numbers)
+    if shape is None or not tensors or not plain or is_told_otherwise(vm):
+        return None
+    kinds = [dtype_of(number) for number in numbers]
+    known = [kind for kind in kinds if kind is not None]
+    wanted: Any = options.get("dtype") or promoted(known)
+    if len(known) < len(kinds) or not all(is_exact(kind, wanted) for kind in known):
+        return None
+    device = Known(torch.device(options.get("device") or CPU))
+    made = [converted(vm, number, wanted, device) for number in numbers]
+    flat = vm.emit("call_function", torch.stack, [vm.new(list, made)], {})
+    return vm.call_method(flat, "view", *map(Known, shape)) if len(shape) > 1 else flat
+
+
+def is_told_otherwise(vm: Machine) -> bool:
+    """Return whether a mode, a device of the block or a transform has a say in how tensors are made."""
+    elsewhere = vm.devices or torch._C._get_default_device() != "cpu"
+    return bool(vm.watching or elsewhere or torch._C._functorch.peek_interpreter_stack() is not None)
+
+
+def collect(vm: Machine, value: Value, numbers: list[Value]) -> tuple[int, ...] | None:
+    """Add the numbers in nested lists, in order, and return their shape; None where that is none."""
+    if not (value.__class__ is Object and value.pytype in (list, tuple)):
+        numbers.append(value)
+        return ()
+    items = list(vm.iterate(value))
+    shapes = {collect(vm, item, numbers) for item in items}
+    inner = shapes.pop() if len(shapes) == 1 else None
+    return None if inner is None else (len(items), *inner)
+
+
+def dtype_of(number: Value) -> torch.dtype | None:
+    """Return the dtype of a tensor without dimensions, or of a constant; None where it is something else."""
+    if isinstance(number, TensorNode):
+        fake, plain = number.fake, number.pytype is torch.Tensor and not number.fake.requires_grad
+        there = fake.layout is torch.strided and fake.device.type != "meta"
+        return fake.dtype if plain and there and fake.dim() == 0 else None
+    if number.__class__ is Known and number.pytype in (bool, int, float):
+        return torch.get_default_dtype() if number.pytype is float else OF_PYTHON[number.pytype]
+    return None
+
+
+def promoted(kinds: list[torch.dtype]) -> torch.dtype | None:
+    wanted = kinds[0] if kinds else None
+    for kind in kinds:
+        wanted = torch.promote_types(wanted, kind)  # type: ignore[arg-type]
+    return wanted
+
+
+def is_exact(kind: torch.dtype, wanted: Any) -> bool:
+    """Return whether all numbers of a dtype become the same ones of another as by way of Python's."""
+    if wanted in (torch.float32, torch.float64):  # by way of a double
+        return kind in INTEGERS or kind in FLOATS
+    return kind in INTEGERS if wanted is torch.int64 else kind is wanted and kind in INTEGERS | FLOATS
+
+
+def converted(vm: Machine, number: Value, wanted: torch.dtype, device: Known) -> Value:
+    """Return a tensor without dimensions of a number."""
+    if not isinstance(number, TensorNode):
+        return vm.emit("call_function", torch.tensor, [number], {"dtype": Known(wanted), "device": device})
+    kind, elsewhere = number.fake.dtype, number.fake.device != device.obj
+    made: Value = number
+    if kind not in (wanted, torch.float64) and wanted is not torch.int64:
+        made = vm.call_method(made, "to", Known(torch.float64))
+    made = made if kind is wanted else vm.call_method(made, "to", Known(wanted))
+    return vm.call_method(made, "to", device) if elsewhere else made
