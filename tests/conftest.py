@@ -23,6 +23,8 @@ import pytest
 import without_torch  # noqa: F401
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Otherwise each process that compiles by Inductor first builds three files to see which vector instructions g++ knows.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 os.environ["TORCHDYNAMO_ENSEMBLE_DB"] = ""  # no test is served what another run has measured
 STORE = os.environ.get("TORCHDYNAMO_TEST_STORE", "")
 """A folder, for `make stored`: tests are served what others, and an earlier run, have captured."""

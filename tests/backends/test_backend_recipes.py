@@ -26,6 +26,7 @@ from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.optimizations import BACKENDS, aot_autograd
 
+LONG = pytest.mark.long
 RECIPES: dict[str, Callable[..., Any]] = {}
 KEEPS = set[str]()  # recipes that keep sizes and ints as symbols: one compile serves all
 
@@ -257,14 +258,14 @@ def outcome(f: Any, args: Sequence[Any], training: bool) -> list[torch.Tensor]:
     return [result.detach(), *(each.grad for each in tensors(given) if each.grad is not None)]
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(("dynamic", "both"), [(None, False), (True, False), pytest.param(None, True, marks=LONG)])
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_a_recipe_is_right_for_all_values(name: str, dynamic: bool | None) -> None:
+def test_a_recipe_is_right_for_all_values(name: str, dynamic: bool | None, both: bool) -> None:
     for training in (False, True):
         for program, calls in PROGRAMS.items():
-            if dynamic and training is (program in (by_an_int, by_a_size)):
-                continue  # by default both, dynamic=True either: these take their time
+            if not both and (training is (program in (by_an_int, by_a_size))) is bool(dynamic):
+                continue  # either by default, and the other with dynamic=True: these take their time
             compiles: list[Any] = []
 
             def backend(gm: Any, inputs: Any, compiles: list[Any] = compiles) -> Any:

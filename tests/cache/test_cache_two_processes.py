@@ -12,38 +12,33 @@ from two_processes import Outcome, twice
 
 
 @pytest.fixture(scope="module")
-def unchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
-    return twice(tmp_path_factory.mktemp("unchanged"), UNCHANGED)
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    """What became of the programs in two processes. What stays as it is comes first, and tells what it imports."""
+    changed = {f"changed_{name}": program for name, program in CHANGED.items()}
+    return twice(tmp_path_factory.mktemp("programs"), {**UNCHANGED, **changed})
 
 
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_a_second_process_finds_what_the_first_has_compiled(
-    name: str, unchanged: tuple[dict[str, Outcome], dict[str, Outcome]]
+    name: str, both: tuple[dict[str, Outcome], dict[str, Outcome]]
 ) -> None:
-    first, second = (outcomes[name] for outcomes in unchanged)
+    first, second = (outcomes[name] for outcomes in both)
     assert first.equal and second.equal
     assert first.told == []
     assert (second.hits, second.compiled) == (first.compiled, 0), second.told
     assert second.imported == []
 
 
-@pytest.fixture(scope="module")
-def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
-    return twice(tmp_path_factory.mktemp("changed"), CHANGED)
-
-
 @pytest.mark.parametrize("name", CHANGED)
-def test_what_has_changed_gives_the_new_result(
-    name: str, changed: tuple[dict[str, Outcome], dict[str, Outcome]]
-) -> None:
-    first, second = (outcomes[name] for outcomes in changed)
+def test_what_has_changed_gives_the_new_result(name: str, both: tuple[dict[str, Outcome], dict[str, Outcome]]) -> None:
+    first, second = (outcomes[f"changed_{name}"] for outcomes in both)
     assert first.equal and second.equal
 
 
 def test_nearly_all_of_the_changed_programs_had_been_stored(
-    changed: tuple[dict[str, Outcome], dict[str, Outcome]],
+    both: tuple[dict[str, Outcome], dict[str, Outcome]],
 ) -> None:
-    stored = [name for name, outcome in changed[0].items() if not outcome.told]
+    stored = [name for name in CHANGED if not both[0][f"changed_{name}"].told]
     assert len(stored) >= 0.9 * len(CHANGED)
 
 

@@ -109,9 +109,9 @@ def test_a_graph_that_cannot_be_recorded_is_said_so(tmp_path, monkeypatch) -> No
     ("name", "status", "said"),
     [
         ("wrong", 1, "gives wrong results: .*Mismatched elements"),
-        ("raising", 1, "raises: .*OverflowError: a relu ran"),
+        pytest.param("raising", 1, "raises: .*OverflowError: a relu ran", marks=pytest.mark.long),
         ("deadly", 1, "ends the process: SIGKILL"),
-        ("detached", 1, "gives wrong results: 0 gradients for eager's 1"),
+        pytest.param("detached", 1, "gives wrong results: 0 gradients for eager's 1", marks=pytest.mark.long),
         ("eager", 0, "nothing fails"),
         ("missing", 2, "there is no backend"),
     ],
