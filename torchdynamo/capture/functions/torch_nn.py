@@ -1,21 +1,23 @@
-"""torch.nn: one_hot, flex_attention."""
+"""torch.nn: one_hot, softmax without a dimension, flex_attention."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.fx
 from torch._higher_order_ops.flex_attention import flex_attention as FLEX
 
 from torchdynamo.capture.functions.torch_higher_order import inline_body
+from torchdynamo.capture.functions.warnings import warn
 from torchdynamo.capture.torch.arguments import to_node
 from torchdynamo.capture.vm import interop
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
 from torchdynamo.core.signals import Break
-from torchdynamo.core.value import Known, TensorNode, Value
+from torchdynamo.core.value import NONE, Known, TensorNode, Value
 
 
 @function(torch.nn.functional.one_hot)
@@ -30,6 +32,42 @@ def one_hot(vm: Machine, tensor: Value, num_classes: Value | None = None) -> Val
     classes = vm.emit("call_function", torch.arange, [vm.binary("+", largest, Known(1))], {"device": device})
     ones = vm.binary("==", vm.call_method(tensor, "unsqueeze", Known(-1)), classes)
     return vm.call_method(ones, "to", Known(torch.int64))
+
+
+# -- softmax without a dimension --------------------------------------------------------------------------------------
+DEPRECATED = "Implicit dimension choice for {} has been deprecated. Change the call to include dim=X as an argument."
+OWN_FRAMES = 2  # of torch, which its own warning counts: the function, and the one that it asks for the dimension
+
+
+def softmax(vm: Machine, fn: Callable[..., Any], args: Sequence[Value], given: dict[str, Value]) -> Value:
+    """Emit a call. Where no dimension is given, the program is warned as torch does, and the graph has the dimension.
+
+    given: arguments by name.
+    """
+    named = dict(zip(("input", "dim", "_stacklevel", "dtype"), args, strict=False)) | given
+    tensor, dim = named.get("input"), named.get("dim", NONE)
+    if not isinstance(tensor, TensorNode) or not (dim.__class__ is Known and dim.obj is None):
+        return vm.emit("call_function", fn, list(args), given)
+    level = vm.known(named.pop("_stacklevel", Known(3)), "stacklevel") - OWN_FRAMES
+    warn(vm, Known(DEPRECATED.format(fn.__name__)), stacklevel=Known(level))
+    dims = tensor.fake.dim()
+    rest = {name: named[name] for name in ("dtype",) if name in named}
+    return vm.emit("call_function", fn, [tensor], {"dim": Known(0 if dims in (0, 1, 3) else 1), **rest})
+
+
+@function(torch.nn.functional.softmax)
+def softmax_of(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    return softmax(vm, torch.nn.functional.softmax, args, kwargs)
+
+
+@function(torch.nn.functional.log_softmax)
+def log_softmax_of(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    return softmax(vm, torch.nn.functional.log_softmax, args, kwargs)
+
+
+@function(torch.nn.functional.softmin)
+def softmin_of(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+    return softmax(vm, torch.nn.functional.softmin, args, kwargs)
 
 
 # -- flex_attention ---------------------------------------------------------------------------------------------------
