@@ -108,6 +108,16 @@ def test_other_placements_are_compiled_anew(backend: str, mesh: Any) -> None:
         assert shown(fast(mesh, x)) == shown(asked(mesh, x))
 
 
+def test_placements_that_are_set_later_are_seen(mesh: Any) -> None:
+    fn = torchdynamo.compile(pointwise, backend="aot_eager")
+    x = distribute_tensor(torch.ones(4, 4), mesh, [Replicate()])
+    assert fn(mesh, x).placements == (Replicate(),)
+    x._spec.placements = (Shard(1),)
+    assert fn(mesh, x).placements == (Shard(1),)
+    x._spec.placements = (Replicate(),)
+    assert fn(mesh, x).placements == (Replicate(),)
+
+
 class MLP(nn.Module):
     def __init__(self) -> None:
         super().__init__()

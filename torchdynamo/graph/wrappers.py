@@ -28,6 +28,7 @@ CONSTANTS = frozenset(
 )
 BY_IDENTITY = (type, torch.Tensor, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
 DEEPEST = 16
+MOST_FIXED = 4096
 
 
 def is_wrapper(value: Any) -> bool:
@@ -75,6 +76,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 _serials = itertools.count()
 _by_identity: dict[int, tuple[Any, int]] = {}  # id -> weak reference, and number
 _by_value: dict[type, dict[Any, int]] = {}  # class -> value, and number
+_fixed: dict[tuple[int, int], tuple[Any, Any]] = {}  # id and depth -> object that cannot change, and its constant
 
 
 def context_of(wrapper: Any) -> tuple[Any, ...]:
@@ -85,6 +87,8 @@ def context_of(wrapper: Any) -> tuple[Any, ...]:
     """
     names, context = wrapper.__tensor_flatten__()
     told = tuple(told_of(part) for part in (getattr(wrapper, name) for name in names))
+    if type(context) is tuple:  # made for this call, of what is there for longer
+        return tuple(names), told, ("tuple", *(frozen(item, DEEPEST - 1) for item in context))
     return tuple(names), told, frozen(context, DEEPEST)
 
 
@@ -96,10 +100,37 @@ def told_of(part: Any) -> Any:
 
 
 def frozen(value: Any, depth: int) -> Any:
-    """Return a value as a constant: see `context_of`."""
-    kind = type(value)
-    if kind in CONSTANTS:
+    """Return a value as a constant: see `context_of`. That of placements and meshes, met in each call, is made once."""
+    if type(value) in CONSTANTS:
         return value
+    known = _fixed.get((id(value), depth))
+    if known is not None and known[0] is value:
+        return known[1]
+    constant = taken_apart(value, depth)
+    if is_fixed(value):
+        if len(_fixed) >= MOST_FIXED:
+            _fixed.clear()
+        _fixed[id(value), depth] = value, constant
+    return constant
+
+
+def is_fixed(value: Any) -> bool:
+    """Return whether an object cannot change: a constant, a placement, a mesh and its like, or a tuple of such."""
+    kind = type(value)
+    if issubclass(kind, tuple):
+        return kind in CONSTANTS or all(is_fixed(item) for item in tuple.__iter__(value))
+    if kind in CONSTANTS:
+        return True
+    written = getattr(kind, "__dataclass_params__", None)
+    changes = written is not None and not written.frozen
+    return (
+        kind.__module__.startswith(("torch.distributed.", "torch._C._distributed")) and not changes and is_value(value)
+    )
+
+
+def taken_apart(value: Any, depth: int) -> Any:
+    """Return what is no constant as one: see `context_of`."""
+    kind = type(value)
     if depth > 0:
         if kind is tuple:
             return kind.__name__, *(frozen(item, depth - 1) for item in value)
