@@ -57,7 +57,9 @@ def command(*arguments: object, cwd: Path | None = None, **variables: str) -> su
     return subprocess.run(line, env=environment, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
-def test_a_program_runs_as_by_itself_and_its_break_is_named(program: Path, tmp_path: Path) -> None:
+def test_a_program_runs_as_by_itself_and_its_break_is_named(
+    program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved = tmp_path / "out.json"
     done = command("run", "--backend", "eager", "--report", saved, "--fail-on", "breaks", program, "one", "--two")
     assert done.stdout == "__main__ ['one', '--two'] __main__ True\n"
@@ -74,7 +76,8 @@ def test_a_program_runs_as_by_itself_and_its_break_is_named(program: Path, tmp_p
     shown = command("report", saved)
     assert shown.returncode == 0
     assert f"program.py:{BREAK} in forward" in shown.stdout
-    assert json.loads(command("report", saved, "--json").stdout) == report
+    assert main(["report", str(saved), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == report
 
 
 def test_an_exception_and_an_exit_status_are_the_programs(program: Path) -> None:
@@ -180,13 +183,18 @@ for word in ("hunter2", "hunter22"):
 """
 
 
-def test_a_saved_report_is_shown_without_the_programs_strings(tmp_path: Path) -> None:
+def test_a_saved_report_is_shown_without_the_programs_strings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown(*arguments: str) -> str:
+        assert main(["report", "out.json", *arguments]) == 0
+        return capsys.readouterr().out
+
     (tmp_path / "secret.py").write_text(SECRET)
     command("run", "--watch", "--quiet", "--report", "out.json", "secret.py", cwd=tmp_path)
-    for redact, shown in (((), True), (("--redact",), False)):
-        printed = command("report", "out.json", *redact, cwd=tmp_path).stdout
-        data = command("report", "out.json", "--json", *redact, cwd=tmp_path).stdout
-        assert ("hunter2" in printed, "hunter1" in data) == (shown, shown)
-        assert command("report", "out.json", "--to", "out.html", *redact, cwd=tmp_path).returncode == 0
+    monkeypatch.chdir(tmp_path)
+    for redact, told in (((), True), (("--redact",), False)):
+        assert ("hunter2" in shown(*redact), "hunter1" in shown("--json", *redact)) == (told, told)
+        shown("--to", "out.html", *redact)
     assert "hunter" not in (tmp_path / "out.html").read_text()
     assert "added" in (tmp_path / "out.html").read_text()

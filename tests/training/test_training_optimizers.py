@@ -37,7 +37,7 @@ ROWS = [
 
 
 def backend_of(kwargs: dict[str, Any]) -> str:
-    """AOTAutograd runs the updates by default, or fused; options change what is captured, and no operator's kind."""
+    """By AOTAutograd with each optimizer's own settings, and fused; other settings change what is captured."""
     return "aot_eager" if kwargs.keys() <= {"foreach"} or "fused" in kwargs else "eager"
 
 
