@@ -6,8 +6,8 @@ Each (front end, program) has a folder of caches of its own. A round is a proces
 finds what the first has left; the contenders take turns. What is counted begins after `import torch`, the model's
 package and the front end, and ends with the first result (of a training step, with its gradients): user and system
 time of the process (`own`) and of the processes that it starts (`children`), and the time that passes (`wall`).
-Medians of the rounds are printed. Needs transformers==5.23.0; sizes are small, one thread: what is measured is the
-compiler, not the kernels.
+Medians of the rounds are printed, with the modules of compilers that were imported meanwhile. Needs
+transformers==5.23.0; sizes are small, one thread: what is measured is the compiler, not the kernels.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
+COMPILERS = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd", "sympy")
 Step = Callable[[Callable[..., Any]], torch.Tensor]
 """Called with the front end's `compile`; returns what is compared with eager."""
 
@@ -149,11 +150,12 @@ def child(front: str, program: str) -> None:
         compile_ = torchdynamo.compile
     else:
         compile_ = torch.compile
+    before = frozenset(sys.modules)  # transformers imports torch._dynamo itself
     started, wall = spent(), time.perf_counter()
     result = step(lambda model: compile_(model, backend="inductor"))
     wall = time.perf_counter() - wall
     own, children = (after - before for after, before in zip(spent(), started, strict=True))
-    imported = [name for name in ("torch._dynamo", "torch._inductor.compile_fx") if name in sys.modules]
+    imported = [name for name in COMPILERS if name in sys.modules and name not in before]
     torch.manual_seed(0)
     equal = torch.allclose(result, PROGRAMS[program]()(lambda model: model), rtol=1e-3, atol=1e-4)
     print(json.dumps({"own": own, "children": children, "wall": wall, "equal": equal, "imported": imported}))
