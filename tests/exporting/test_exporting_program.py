@@ -305,6 +305,71 @@ def test_a_checkpoint_computes_what_it_wraps() -> None:
     assert torch.equal(reloaded(torchdynamo.export(fn, X)).module()(X), fn(X))
 
 
+class Registry:
+    """An object of which each change makes a new state."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {"stack": [], "names": {"a": 2.0}}
+        self.backup = self.state
+
+    def replaced(self) -> dict[str, Any]:
+        return {"stack": list(self.state["stack"]), "names": dict(self.state["names"])}
+
+
+def rebuilds(registry: Registry, x: torch.Tensor) -> torch.Tensor:
+    registry.state = registry.replaced()
+    return x * registry.state["names"]["a"] * (1 + len(registry.state["stack"]))
+
+
+def grows(registry: Registry, x: torch.Tensor) -> torch.Tensor:
+    registry.state = registry.replaced()
+    registry.state["stack"].append(1)
+    return x * len(registry.state["stack"])
+
+
+def compares(registry: Registry, x: torch.Tensor) -> torch.Tensor:
+    first = registry.state is registry.backup
+    registry.state = registry.replaced()
+    return x * 2 if first else x
+
+
+def shares(registry: Registry, x: torch.Tensor) -> torch.Tensor:
+    state = registry.replaced()
+    state["stack"] = state["names"] if len(state["names"]) == len(state["stack"]) + 1 else state["stack"]
+    registry.state = state
+    return x * len(state["stack"])
+
+
+def forgets_order(registry: Registry, x: torch.Tensor) -> torch.Tensor:
+    state = registry.replaced()
+    registry.state = {"names": state["names"], "stack": state["stack"]}
+    return x * 2 if next(iter(state)) == "stack" else x
+
+
+class Registered(nn.Module):
+    """A module that takes a step of a registry."""
+
+    def __init__(self, step: Callable[[Registry, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.registry, self.step = Registry(), step
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.step(self.registry, x)
+
+
+def test_state_that_is_made_anew_as_it_was() -> None:
+    model = Registered(rebuilds)
+    model(X)
+    module = reloaded(torchdynamo.export(model, X)).module()
+    assert torch.equal(module(X), model(X))
+
+
+@pytest.mark.parametrize("step", [grows, compares, shares, forgets_order])
+def test_state_that_is_made_anew_as_another(step: Callable[[Registry, torch.Tensor], torch.Tensor]) -> None:
+    with pytest.raises(exc.ExportError, match=r"changes what it depends on itself: self.registry.state"):
+        torchdynamo.export(Registered(step), X)
+
+
 def test_hooks_are_part_of_the_call() -> None:
     model = nn.Linear(3, 3)
     model.register_forward_hook(lambda module, args, out: out * 2)

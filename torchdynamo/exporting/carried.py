@@ -17,6 +17,7 @@ from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.source import Guard, Source
 from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value
 from torchdynamo.exporting.capturing import Captured
+from torchdynamo.exporting.rebuilt import RebuiltObjects
 from torchdynamo.exporting.results import Rebinding
 
 
@@ -26,6 +27,7 @@ def carried_over(made: Captured, gm: torch.fx.GraphModule, rebindings: list[Rebi
     inputs = set(gm.graph.find_nodes(op="placeholder"))
     kept = {each.source for each in rebindings}
     read, missed = looked_at(vm)
+    rebuilt = RebuiltObjects(vm)
     found: dict[str, None] = {}
     last = {place.source: place for place in lasting(vm, ())}
     for place in last.values():
@@ -38,6 +40,7 @@ def carried_over(made: Captured, gm: torch.fx.GraphModule, rebindings: list[Rebi
             continue
         made_here = place.source in missed and place.value is not ABSENT
         changed = place.source in read and old is not None and not is_same(old, place.value, place.source)
+        changed = changed and not rebuilt.is_alike(old, place.value)
         if made_here or changed:
             found[str(place.source)] = None
     found.update((str(source), None) for source in grown(made))

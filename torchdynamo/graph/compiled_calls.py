@@ -57,6 +57,7 @@ def layout(cls: Any, inputs: int) -> CallLayout | None:
         or getattr(meta, "num_graphsafe_rng_states", 0)
         or getattr(meta, "num_opaque_objects_saved_for_bw", 0)
         or meta.indices_of_inputs_that_requires_grad_with_mutations_in_bw
+        or not hasattr(meta, "tensors_saved_for_backwards_with_vc_check_slice")  # older versions of torch
         or any(each.output_type.name not in IN_MEMORY_OF_THEIR_OWN for each in meta.output_info)
     ):
         return None

@@ -75,6 +75,8 @@ def shape_env_type() -> Any:
 
         def __init__(self, **settings: Any) -> None:
             super().__init__(**settings)
+            if not hasattr(self, "backed_var_to_val"):
+                self.backed_var_to_val = self.var_to_val  # as older versions of torch call it
             self.places: dict[Any, Any] = {}  # guard -> the line that asked for it
             self.large: dict[Any, bool | None] = {}  # condition -> its truth for large sizes, if that is clear
 
