@@ -350,7 +350,7 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
         if why.raises:
             return raising_entry(code, error, compiler.owner_id)
         raise error
-    tell_left(code, compiler.backend_name, why, started)
+    tell_left(code, compiler.backend_name, why, started, storing.of_left())
     _native.skip_code(code, why.reason)
     return None
 

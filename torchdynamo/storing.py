@@ -116,6 +116,11 @@ def outlook(entry: NewEntry) -> str:
     return "not in the store; to be stored when it is compiled"
 
 
+def of_left() -> str:
+    """Return what `explain` says, if it watches, of the store for a frame that is left to Python."""
+    return "not stored: it is left to Python" if explain.watched() and mode() != "off" else ""
+
+
 def is_there(key: keys.FrameKey, entry: NewEntry) -> bool:
     """Return whether the store has an entry for a frame whose guards hold."""
     for _, path in stored(key, entry.code):

@@ -80,6 +80,13 @@ def test_why_needs_a_function_with_entries(store: Path, capsys: pytest.CaptureFi
     assert "AttributeError" in capsys.readouterr().err
 
 
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    if y.sum() > 0:
+        y = y + 1
+    return y.cos()
+
+
 def test_explain_says_what_the_store_has(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = torchdynamo.explain(program)(torch.ones(3))
     assert found.stored == ["graph 0: in the store"]
@@ -94,6 +101,17 @@ def test_explain_says_what_the_store_has(store: Path, monkeypatch: pytest.Monkey
     assert len(list(store.rglob("*.td"))) == 1
     monkeypatch.setenv("TORCHDYNAMO_CACHE", "0")
     assert torchdynamo.explain(program)(torch.ones(3)).stored == []
+
+
+def test_explain_says_what_is_not_stored_of_frames_without_a_graph(store: Path) -> None:
+    def left(x: torch.Tensor) -> torch.Tensor:
+        exec("y = 1")
+        return x + 1
+
+    assert torchdynamo.explain(left)(torch.ones(3)).stored == ["left: not stored: it is left to Python"]
+    found = torchdynamo.explain(breaks)(torch.ones(3)).stored
+    assert found[0] == "graph 0: not in the store; to be stored when it is compiled"
+    assert len(found) == 2
 
 
 def test_an_error_of_ours_leaves_explain_its_result(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

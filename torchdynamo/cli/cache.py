@@ -153,7 +153,8 @@ def explained(arguments: argparse.Namespace, root: Path) -> int:
     except Exception as error:  # of the user's own module: shown with its name, whatever it is
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    print("\n".join(lines) or f"there is no entry of {arguments.name} in {root}")
+    advice = "torchdynamo.explain says why a frame is not stored"
+    print("\n".join(lines) or f"there is no entry of {arguments.name} in {root}; {advice}")
     return 0 if lines else 1
 
 

@@ -161,11 +161,11 @@ def tell_again(code: CodeType, failed: FailedGuard, text: str, roots: Roots, dyn
     )
 
 
-def tell_left(code: CodeType, backend: str, why: Why, started: float) -> None:
-    """Record a frame that is left to Python after a capture."""
+def tell_left(code: CodeType, backend: str, why: Why, started: float, stored: str) -> None:
+    """Record a frame that is left to Python after a capture. stored: as for `tell_compiled`."""
     tell_end("skip" if why.reason in SKIPS else "break", code, why)
     if explain.watched():
-        explain.emit(explained(code, backend, why, started))
+        explain.emit(explained(code, backend, why, started, stored=stored))
 
 
 def tell_end(kind: events.Kind, frame: CodeType, why: Why, **facts: Any) -> None:

@@ -160,8 +160,12 @@ class Explanation:
 
     @property
     def stored(self) -> list[str]:
-        """Return a line for each graph: what the store has of it, or why nothing; no lines if the store is off."""
-        return [f"graph {index}: {event.stored}" for index, event in enumerate(self.compiled) if event.stored]
+        """Return a line for each frame: what the store has of it, or why nothing; no lines if the store is off.
+
+        A frame without a graph goes by its function's name.
+        """
+        graphs = {id(event): f"graph {index}" for index, event in enumerate(self.compiled)}
+        return [f"{graphs.get(id(each), each.function)}: {each.stored}" for each in self.events if each.stored]
 
     @property
     def recompiles(self) -> list[str]:
