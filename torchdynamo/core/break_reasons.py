@@ -166,7 +166,7 @@ BREAKS = (
         "autograd function",
         "{name} has a backward of its own",
         "{name} is an autograd.Function on tensors that need gradients, and its backward reads state that may change "
-        "before it runs (a global, an object, the grad mode), has side effects, or does not return gradients.",
+        "before it runs (a global, an object), has side effects, or does not return gradients.",
         "Store what the backward needs on ctx, as numbers and tensors, in the forward.",
     ),
     Reason(

@@ -6,7 +6,6 @@ graph can tell (capture/speculate/assertions.py) becomes an operator that checks
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -21,10 +20,9 @@ from torchdynamo.exporting.modes import CHECKS, ModeFollower, ModesInterpreter
 from torchdynamo.exporting.results import CallOutcome
 from torchdynamo.exporting.state import Owned
 from torchdynamo.graph.mutation import mutated_inputs
-from torchdynamo.graph.torch_compat import OPENERS
+from torchdynamo.graph.torch_compat import GRADIENTS, OPENERS
 
 Node = torch.fx.Node
-GRADIENTS = inspect.unwrap(torch.autograd.grad)
 CONSTANTS = (int, float, bool, str, type(None))
 
 

@@ -29,7 +29,7 @@ from torchdynamo.graph.flex_attention import Part, attend
 from torchdynamo.graph.input_fakes import InputFakes
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.modules import close, graph_module
-from torchdynamo.graph.mutation import Effects, makes_leaves, note_effects
+from torchdynamo.graph.mutation import Effects, keeps_leaves, makes_leaves, note_effects
 from torchdynamo.graph.node_places import describe
 from torchdynamo.graph.numbers import SYMBOLIC, Numbers
 from torchdynamo.graph.passes.dead_code import remove_unused
@@ -280,27 +280,27 @@ class GraphBuilder(FakeExecution):
         self._last_placeholder = node
         return node
 
-    def as_body(self, outputs: Sequence[Node]) -> torch.fx.GraphModule | None:
-        """Close the graph of a body; None if it asks for gradients itself."""
+    def as_body(self, outputs: Sequence[Node], own_leaves: bool = False) -> torch.fx.GraphModule | None:
+        """Close the graph of a body; None if it asks for gradients itself, but of its `own_leaves` where it may."""
         self.followed()
         close(self.graph, outputs)
         remove_unused(self.graph)
         body = graph_module(torch.nn.Module(), self.graph)
         PROGRAMS[body] = Program(None, self.call_sites)
-        return None if makes_leaves(body) else body
+        return None if makes_leaves(body) and not (own_leaves and keeps_leaves(body)) else body
 
     def with_backward(
         self,
         plan: tuple[Any, ...],
-        ways: Sequence[tuple[tuple[bool, ...], Any]],
+        ways: Sequence[tuple[tuple[bool, ...], bool | None, Any]],
         groups: Sequence[list[Node]],
         position: Position | None,
     ) -> tuple[Node, Any]:
         """Give results a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
         held = []
-        for there, (body, takes, gives) in ways:
+        for there, grad, (body, takes, gives) in ways:
             node = self.hold("backward", body, position)
-            held.append((there, node, takes, gives))
+            held.append((there, grad, node, takes, gives))
         formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
         return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
 

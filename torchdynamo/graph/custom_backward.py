@@ -50,6 +50,7 @@ class BackwardVariant(NamedTuple):
     """A backward captured for one choice of gradients that are given."""
 
     there: tuple[bool, ...]  # for each result: its gradient is given
+    grad: bool | None  # the grad mode that it is for; None: for either
     body: Any  # a graph module; in a graph, the node that holds it
     takes: tuple[int, ...]  # for each argument of the body: its position in (gradients, saved tensors, kept values)
     gives: tuple[int, ...]  # for each input: the position of its gradient among the body's results, or -1
@@ -77,7 +78,8 @@ def run_backward(ctx: Any, *grads: Any) -> Any:
     """Return the gradients of the inputs. Raises RuntimeError for a choice of gradients that was not captured."""
     plan = ctx.plan
     there = tuple(grad is not None for grad in grads)
-    way = next((way for way in plan.ways if way.there == there), None)
+    modes = None, torch.is_grad_enabled()
+    way = next((way for way in plan.ways if way.there == there and way.grad in modes), None)
     if way is None:
         raise RuntimeError(f"the backward of {plan.name} was captured for other gradients than those it is given")
     given = [

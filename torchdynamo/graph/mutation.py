@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo.core.policy import FUSED_UPDATES
 from torchdynamo.graph.recording import is_collective
-from torchdynamo.graph.torch_compat import LEAF_MAKERS, MODE_CHANGES, OPENERS, is_layered
+from torchdynamo.graph.torch_compat import GRADIENTS, LEAF_MAKERS, MODE_CHANGES, OPENERS, is_layered
 
 _KEY = "torchdynamo_effects"
 
@@ -63,6 +63,9 @@ def changes_modes(gm: torch.fx.GraphModule) -> bool:
     )
 
 
+ASKED = {"requires_grad_": 0, GRADIENTS: 1}  # which argument of an operation is what gradients are asked of
+
+
 def makes_leaves(gm: torch.fx.GraphModule) -> bool:
     """Return whether the graph makes autograd leaves or computes gradients, which a trace does not record.
 
@@ -76,6 +79,21 @@ def makes_leaves(gm: torch.fx.GraphModule) -> bool:
         for node in gm.graph.nodes
         if node.op.startswith("call_")
     )
+
+
+def keeps_leaves(gm: torch.fx.GraphModule) -> bool:
+    """Return whether a graph asks for gradients only of what it has made itself, and returns no leaf."""
+    for node in gm.graph.nodes:
+        if node.target in LEAF_MAKERS:
+            if node.target not in ASKED:
+                return False
+            asked = node.args[ASKED[node.target]]
+            asked = asked if isinstance(asked, (list, tuple)) else [asked]
+            if any(not isinstance(each, torch.fx.Node) or each.op == "placeholder" for each in asked):
+                return False
+    (output,) = gm.graph.find_nodes(op="output")
+    results = [node.meta["example_value"] for node in output.all_input_nodes]
+    return not any(each.requires_grad and each.is_leaf for each in results)
 
 
 def has_new_leaf(node: torch.fx.Node, inputs: Set[int]) -> bool:

@@ -302,7 +302,8 @@ def count_layers() -> int:
 
 
 # Operations that make autograd leaves, or compute gradients.
-LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Parameter, inspect.unwrap(torch.autograd.grad)})
+GRADIENTS = inspect.unwrap(torch.autograd.grad)
+LEAF_MAKERS = frozenset({"requires_grad_", "detach_", setattr, torch.nn.Parameter, GRADIENTS})
 
 
 def is_layered(value: Any) -> bool:

@@ -76,8 +76,10 @@ class TracedBackward(NamedTuple):
 class BackwardInliner:
     """Inline the backward of one call, by a machine and into a graph of its own."""
 
-    def __init__(self, vm: Machine, call: Call, saved: Sequence[TensorNode], there: Sequence[bool]) -> None:
-        self.outer, self.call = vm, call
+    def __init__(
+        self, vm: Machine, call: Call, saved: Sequence[TensorNode], there: Sequence[bool], grad: bool | None
+    ) -> None:
+        self.outer, self.call, self.grad = vm, call, grad  # the grad mode it is for; None: either
         self.builder = vm.builder.inner()
         self.vm: Machine = type(vm)(self.builder, vm.roots)
         self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is here
@@ -95,7 +97,10 @@ class BackwardInliner:
     def gradient(self, result: TensorNode, there: bool) -> Value:
         """Return the gradient of one result as an argument of the backward, or None if it is missing."""
         if there:
-            return self.enter(result, "grad", True)
+            given = self.enter(result, "grad", True)
+            if self.grad and isinstance(given, TensorNode):  # where gradients have histories of their own
+                given.fake.requires_grad_()
+            return given
         next(self.given)
         return NONE
 
@@ -138,15 +143,15 @@ class BackwardInliner:
                 return copied
         raise self.call.unfollowed()
 
-    def follow(self, fn: Value, once: bool) -> TracedBackward:
-        """Inline the backward into a graph. `once`: it cannot be differentiated itself."""
+    def follow(self, fn: Value) -> TracedBackward:
+        """Inline the backward into a graph."""
         vm, call = self.vm, self.call
-        vm.grad_mode_unknown = not once
+        vm.grad_mode_unknown = self.grad is None
         context = vm.new(BackwardContext)
         given = {name: self.bring(value) for name, value in self.outer.entity(call.context).attrs.items()}
         vm.effects.write_all(vm.entity(context), given)
         mark = vm.effects.mark()
-        with torch.no_grad(), torch._C._DisableAutocast():
+        with torch.set_grad_enabled(bool(self.grad)), torch._C._DisableAutocast():
             try:
                 answer = vm.call(fn, [context, *self.grads], {})
                 acts = bool(vm.effects.net(mark) or vm.inputs or vm.boxes or vm.numbers_in)
@@ -179,7 +184,7 @@ class BackwardInliner:
         outputs = [grad.node for grad in pairs if isinstance(grad, TensorNode)]
         numbers = count()
         gives = tuple(next(numbers) if isinstance(grad, TensorNode) else -1 for grad in pairs)
-        body = self.builder.as_body(outputs)
+        body = self.builder.as_body(outputs, own_leaves=True)
         if body is None:
             raise self.call.unfollowed()
         takes = tuple(self.places[node] for node in body.graph.find_nodes(op="placeholder"))
@@ -196,7 +201,7 @@ def is_about_code(guard: Guard, roots: Roots) -> bool:
     if guard.kind in ("FUNCTION_MATCH", "NO_KEY") or (guard.kind == "TYPE_MATCH" and guard.arg is types.ModuleType):
         return True
     if guard.kind == "ID_MATCH":
-        return is_code(guard.arg)
+        return is_code(guard.arg) or guard.source.arg == "__mro__"
     if guard.kind == "CLASS_ATTR":
         return guard.arg[1] is ABSENT or is_code(guard.arg[1])
     if guard.kind in ("SAME_OBJECT", "LENGTH"):
@@ -246,18 +251,28 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     smooth = [is_differentiable(each) and index not in constant for index, each in enumerate(tensors)]
     if not zeros and sum(smooth) > MAX_OPTIONAL:
         raise call.unfollowed()
-    ways: list[tuple[tuple[bool, ...], TracedBackward]] = []
+    ways: list[tuple[tuple[bool, ...], bool | None, TracedBackward]] = []
     kept: list[TensorNode | Symbol] = []
     read: dict[int, Value] = {}
-    for there in product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth]):
-        follower = BackwardInliner(vm, call, saved, there)
-        try:
-            ways.append((there, follower.follow(fn, once)))
-        except Raised:  # so it would if it came to that
-            if not ways:
-                raise call.unfollowed() from None
-        kept = follower.kept
-        read.update(follower.brought)
+    choices = [*product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth])]
+    modes: Sequence[bool | None] = (False,) if once else (None,)
+    while choices:
+        for grad in modes:
+            follower = BackwardInliner(vm, call, saved, choices[0], grad)
+            try:
+                ways.append((choices[0], grad, follower.follow(fn)))
+            except Raised:  # so it would if it came to that
+                if not ways:
+                    raise call.unfollowed() from None
+            except Break:
+                if grad is not None or ways:
+                    raise
+                modes = (False, True)  # perhaps it asks for the mode: a body for each
+                break
+            kept = follower.kept
+            read.update(follower.brought)
+        else:
+            choices.pop(0)
     note_objects(vm, read)
     plan = (call.name, once, zeros, dirty, constant)
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, kept)]

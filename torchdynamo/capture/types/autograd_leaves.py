@@ -6,8 +6,6 @@ the graph says of itself that it does them (`graph.mutation.makes_leaves`).
 
 from __future__ import annotations
 
-import inspect
-
 import torch
 import torch.autograd
 
@@ -21,6 +19,7 @@ from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Object, TensorNode, Value, is_none
 from torchdynamo.graph.recording import storage_of
+from torchdynamo.graph.torch_compat import GRADIENTS
 
 BASE = torch._C.TensorBase
 
@@ -139,9 +138,6 @@ def fits(vm: Machine, tensor: TensorNode, grad: Value) -> bool:
     return vm.known(wanted, "dtype") in (None, grad.fake.dtype) and grad.fake.shape == tensor.fake.shape
 
 
-GRAD = inspect.unwrap(torch.autograd.grad)
-
-
 def listed(vm: Machine, tensors: Value) -> Value:
     """Return the tensors of an argument, whatever they come in, as the list of nodes that a graph takes."""
     if tensors.__class__ is not Object or tensors.pytype in (list, tuple):
@@ -149,7 +145,7 @@ def listed(vm: Machine, tensors: Value) -> Value:
     return vm.make_tuple(list(vm.iterate(tensors)))
 
 
-@function(GRAD)
+@function(GRADIENTS)
 def autograd_grad(
     vm: Machine, outputs: Value, inputs: Value, grad_outputs: Value = NONE, *args: Value, **kwargs: Value
 ) -> Value:
@@ -163,4 +159,4 @@ def autograd_grad(
                 raise Break("unknown call", name="torch.autograd.grad")
     note_backward(vm)
     tensors = [listed(vm, each) for each in (outputs, inputs, grad_outputs)]
-    return vm.emit("call_function", GRAD, [*tensors, *args], dict(kwargs))
+    return vm.emit("call_function", GRADIENTS, [*tensors, *args], dict(kwargs))
