@@ -8,6 +8,7 @@ What can be asked of it, by environment variables:
     TORCHDYNAMO_DEBUG=1             -O0 -g -UNDEBUG: C asserts are on
     TORCHDYNAMO_SANITIZE=address    the same, under AddressSanitizer (docs/native.md says how to run it)
     TORCHDYNAMO_HOOK_ONLY=1         leave out the files that need torch: the hook alone, for a Python that has no torch
+    TORCHDYNAMO_FREE_THREADED=1     build for free-threaded CPython 3.13, which is not supported: docs/support.md
     TORCHDYNAMO_BUILD_LIB=DIR       put the extension there, instead of beside the package
 """
 
@@ -29,6 +30,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent
 CSRC = Path("torchdynamo/hook/csrc")
 SUPPORTED = ((3, 10), (3, 14))
+FREE_THREADED = os.environ.get("TORCHDYNAMO_FREE_THREADED") == "1"
 HOOK_ONLY = os.environ.get("TORCHDYNAMO_HOOK_ONLY") == "1"
 SANITIZE = os.environ.get("TORCHDYNAMO_SANITIZE", "")
 DEBUG = os.environ.get("TORCHDYNAMO_DEBUG") == "1" or bool(SANITIZE)
@@ -46,8 +48,11 @@ def check_python() -> None:
             f"{sys.implementation.name} {sys.version.split()[0]}",
             "Make a virtual environment with one of those, e.g. `python3.11 -m venv .venv`.",
         )
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        refuse("free-threaded Python is not supported", "Use the ordinary build of the same version.")
+    if sysconfig.get_config_var("Py_GIL_DISABLED") and not (FREE_THREADED and sys.version_info[:2] == (3, 13)):
+        refuse(
+            "free-threaded Python is not supported",
+            "Use the ordinary build of the same version; to try what there is on 3.13t, TORCHDYNAMO_FREE_THREADED=1.",
+        )
 
 
 def check_setuptools() -> None:
@@ -116,7 +121,10 @@ def extension_arguments(torch_version: str) -> dict[str, Any]:
         "name": "torchdynamo._native",
         "include_dirs": [str(ROOT / CSRC)],
         "depends": sources(".h"),
-        "define_macros": [("TD_TORCH_VERSION", f'"{torch_version}"')],
+        "define_macros": [
+            ("TD_TORCH_VERSION", f'"{torch_version}"'),
+            *([("TD_FREE_THREADED", "1")] if FREE_THREADED else []),
+        ],
         "extra_compile_args": compile_flags(),
         "extra_link_args": [f"-fsanitize={SANITIZE}"] if SANITIZE else [],
     }

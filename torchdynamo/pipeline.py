@@ -7,7 +7,6 @@ eagerly, and a warning names the cause.
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 import traceback
 import weakref
@@ -35,6 +34,7 @@ from torchdynamo.capture_retries import NOT_MADE, SHARED_MEMORY, Followed, follo
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.core import learned, marks
 from torchdynamo.core.reasons import explained
+from torchdynamo.core.serials import Serials
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
@@ -78,7 +78,7 @@ from torchdynamo.report.recompiles import number_inputs
 from torchdynamo.version_limit import affordable, over_limit
 from torchdynamo.whole_graph import raised_in, raising_entry, unsupported
 
-_owner_ids = itertools.count(1)
+_owner_ids = Serials(1)
 _compilers: Any = weakref.WeakValueDictionary()
 
 
@@ -116,7 +116,7 @@ class Compiler:
         self.fullgraph = fullgraph
         self.asked = (fullgraph, dynamic, mode, options, self.buckets, recompile_limit)
         self.told = False  # the program has been warned about settings of torch.compile
-        self.owner_id = next(_owner_ids)
+        self.owner_id = _owner_ids.take()
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:

@@ -8,7 +8,6 @@ inside.
 from __future__ import annotations
 
 import functools
-import itertools
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from torchdynamo.core.serials import Serials
 from torchdynamo.graph import torch_compat
 
 PLAIN: tuple[type, ...] = (torch.Tensor, torch.nn.Parameter)
@@ -73,7 +73,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 # -- contexts ---------------------------------------------------------------------------------------------------------
-_serials = itertools.count()
+_serials = Serials()
 _by_identity: dict[int, tuple[Any, int]] = {}  # id -> weak reference, and number
 _by_value: dict[type, dict[Any, int]] = {}  # class -> value, and number
 _fixed: dict[tuple[int, int], tuple[Any, Any]] = {}  # id and depth -> object that cannot change, and its constant
@@ -147,7 +147,7 @@ def taken_apart(value: Any, depth: int) -> Any:
         if isinstance(value, torch.SymInt):
             return "symint", str(value)
         if is_value(value):
-            return numbered(kind), _by_value.setdefault(kind, {}).setdefault(value, next(_serials))
+            return numbered(kind), _by_value.setdefault(kind, {}).setdefault(value, _serials.take())
         if not isinstance(value, BY_IDENTITY) and (own := attributes(value, depth)):
             return numbered(kind), *own
     return "object", numbered(value)
@@ -190,7 +190,7 @@ def numbered(obj: Any) -> int:
     known = _by_identity.get(id(obj))
     if known is not None and known[0]() is obj:
         return known[1]
-    number, place = next(_serials), id(obj)
+    number, place = _serials.take(), id(obj)
     try:
         held: Any = weakref.ref(obj, lambda _: _by_identity.pop(place, None))
     except TypeError:  # held for good, so that its address stays its own

@@ -16,8 +16,8 @@ enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2, TD_STEPS_ASIDE = 3 };
 #if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030F0000
 #error "torchdynamo needs CPython 3.10 to 3.14"
 #endif
-#ifdef Py_GIL_DISABLED
-#error "torchdynamo does not support free-threaded CPython"
+#if defined(Py_GIL_DISABLED) && (!defined(TD_FREE_THREADED) || PY_VERSION_HEX < 0x030D0000 || PY_VERSION_HEX >= 0x030E0000)
+#error "torchdynamo does not support free-threaded CPython; of 3.13, there is a build to try it with: docs/support.md"
 #endif
 
 #include <frameobject.h>
@@ -38,6 +38,7 @@ enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2, TD_STEPS_ASIDE = 3 };
 #include <internal/pycore_interpframe.h>
 #endif
 
+#include "compat_threads.h"
 #include "native.h"
 
 #define TD_LIKELY(x) __builtin_expect(!!(x), 1)

@@ -177,7 +177,7 @@ static inline int td_probe_next(PyObject *dict, TdProbe *probe, Py_hash_t hash, 
 #endif
 }
 
-#if PY_VERSION_HEX >= 0x030C0000 && !defined(MANAGED_DICT_OFFSET) /* 3.12 has the place, but no name for it */
+#ifndef MANAGED_DICT_OFFSET /* 3.11 and 3.12 have the place, but no name for it; in 3.13 it depends on the collector's header */
 #define MANAGED_DICT_OFFSET (((Py_ssize_t)sizeof(PyObject *)) * -3)
 #endif
 
@@ -187,7 +187,7 @@ static inline PyObject **td_instance_dict_place(PyObject *obj)
     PyTypeObject *type = Py_TYPE(obj);
 #if PY_VERSION_HEX >= 0x030B0000
     if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT)
-        return (PyObject **)((char *)obj - 3 * sizeof(PyObject *));
+        return (PyObject **)((char *)obj + MANAGED_DICT_OFFSET);
 #endif
     if (type->tp_dictoffset > 0)
         return (PyObject **)((char *)obj + type->tp_dictoffset);
@@ -212,6 +212,40 @@ static inline PyObject *td_weak_target(PyObject *weak)
     return target;
 #else
     return PyWeakref_GET_OBJECT(weak);
+#endif
+}
+
+/* The same, as a new reference. */
+static inline PyObject *td_weak_get(PyObject *weak)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *target;
+    return PyWeakref_GetRef(weak, &target) == 1 ? target : Py_NewRef(Py_None);
+#else
+    return Py_NewRef(PyWeakref_GET_OBJECT(weak));
+#endif
+}
+
+/* What a dict has under a key, as a new reference; NULL, perhaps with an error. */
+static inline PyObject *td_dict_get(PyObject *dict, PyObject *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    return PyDict_GetItemRef(dict, key, &value) == 1 ? value : NULL;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
+}
+
+/* What a class and its bases have by a name, borrowed. Without the global interpreter lock it is owned through *held, which
+ * is else NULL, and which the caller lets go. */
+static inline PyObject *td_class_look_up(PyTypeObject *type, PyObject *name, PyObject **held)
+{
+#ifdef Py_GIL_DISABLED
+    return *held = _PyType_LookupRef(type, name);
+#else
+    *held = NULL;
+    return _PyType_Lookup(type, name);
 #endif
 }
 

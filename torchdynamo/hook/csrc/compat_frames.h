@@ -278,12 +278,12 @@ static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, 
     td_frame_pass_by(caller, *line);
 }
 
-/* An argument as it was passed, of a frame that has made its cells. Borrowed; NULL: it is gone. */
+/* An argument as it was passed, of a frame that has made its cells. A new reference; NULL: it is gone. */
 static inline PyObject *td_frame_passed(const TdFrame *view, Py_ssize_t slot)
 {
     PyObject *value = view->localsplus[slot];
     int in_cell = _PyLocals_GetKind(view->code->co_localspluskinds, (int)slot) & CO_FAST_CELL;
-    return in_cell && value != NULL && PyCell_Check(value) ? PyCell_GET(value) : value;
+    return in_cell && value != NULL && PyCell_Check(value) ? PyCell_Get(value) : Py_XNewRef(value);
 }
 
 /* Whether a frame is of a Python function that runs on the thread's own stack. */
@@ -389,7 +389,7 @@ static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, 
 
 #define TD_CALLER(tstate) ((tstate)->frame)
 
-static inline PyObject *td_frame_passed(const TdFrame *view, Py_ssize_t slot) { return view->localsplus[slot]; }
+static inline PyObject *td_frame_passed(const TdFrame *view, Py_ssize_t slot) { return Py_XNewRef(view->localsplus[slot]); }
 static inline int td_frame_is_plain(TdRawFrame *frame) { return frame != NULL && frame->f_gen == NULL; }
 
 static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, PyObject *back)

@@ -19,18 +19,24 @@ static PyTypeObject *compiled_type = NULL;
 static PyObject *forward_name = NULL;
 
 /* The function that calling a module comes to, where that is compiled and nothing on the way there does anything else.
- * What is not compiled is called as ever, so that it sees the frames it would see. Borrowed. */
+ * What is not compiled is called as ever, so that it sees the frames it would see. A new reference, or NULL. */
 static PyObject *direct_forward(CompiledObject *self)
 {
     PyObject *bound, *module = self->fn;
     if (td_is_tracing() || td_program_run((TdProgram *)self->direct, &module, NULL, NULL, NULL, &bound) != 1)
         return NULL;
-    PyObject *forward = _PyType_Lookup(Py_TYPE(module), forward_name);
-    if (forward == NULL || !PyFunction_Check(forward))
+    PyObject *held, *forward = td_class_look_up(Py_TYPE(module), forward_name, &held);
+    if (forward != NULL && held == NULL)
+        Py_INCREF(forward);
+    if (forward == NULL || !PyFunction_Check(forward)) {
+        Py_XDECREF(forward);
         return NULL;
+    }
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(forward);
     TdCodeState *state = td_state_of(code);
-    return state != NULL && state->entries != NULL && !td_lines_are_watched(PyThreadState_Get(), code) ? forward : NULL;
+    if (state == NULL || state->entries == NULL || td_lines_are_watched(PyThreadState_Get(), code))
+        Py_CLEAR(forward);
+    return forward;
 }
 
 #define FEW 8
@@ -91,7 +97,6 @@ static PyObject *call_fn(CompiledObject *self, PyObject *const *args, size_t nar
         return result;
     }
     PyObject *module = Py_NewRef(self->fn);
-    Py_INCREF(forward);
     PyObject *result = call_with_self(forward, module, args, nargsf, keys);
     Py_DECREF(forward);
     Py_DECREF(module);

@@ -14,9 +14,11 @@ static void state_free(void *pointer)
     TdCodeState *state = (TdCodeState *)pointer;
     if (state == NULL)
         return;
+    TD_SHARED_BEGIN
     *state->link = state->next;
     if (state->next != NULL)
         state->next->link = state->link;
+    TD_SHARED_END
     PyObject *entries = state->entries, *reason = state->reason, *notes = state->notes, *way = state->way;
     td_hints_forget(state);
     PyMem_Free(state);
@@ -28,7 +30,7 @@ static void state_free(void *pointer)
     Py_XDECREF(way);
 }
 
-TdCodeState *td_state_make(PyCodeObject *code)
+static TdCodeState *make(PyCodeObject *code)
 {
     TdCodeState *state = td_state_of(code);
     if (state != NULL)
@@ -51,9 +53,18 @@ TdCodeState *td_state_make(PyCodeObject *code)
     return state;
 }
 
-int td_state_append(PyCodeObject *code, TdEntry *entry)
+TdCodeState *td_state_make(PyCodeObject *code)
 {
-    TdCodeState *state = td_state_make(code);
+    TdCodeState *state;
+    TD_SHARED_BEGIN
+    state = make(code);
+    TD_SHARED_END
+    return state;
+}
+
+static int append(PyCodeObject *code, TdEntry *entry)
+{
+    TdCodeState *state = make(code);
     if (state == NULL)
         return -1;
     Py_ssize_t count = state->entries != NULL ? PyTuple_GET_SIZE(state->entries) : 0;
@@ -71,7 +82,7 @@ int td_state_append(PyCodeObject *code, TdEntry *entry)
     PyObject *old = state->entries;
     if ((old != NULL ? PyTuple_GET_SIZE(old) : 0) != count) {
         Py_DECREF(entries);
-        return td_state_append(code, entry);
+        return append(code, entry);
     }
     PyTuple_SET_ITEM(entries, 0, Py_NewRef((PyObject *)entry)); /* the newest first */
     for (Py_ssize_t i = 0; i < count; i++)
@@ -81,6 +92,15 @@ int td_state_append(PyCodeObject *code, TdEntry *entry)
     state->entries = entries;
     Py_XDECREF(old);
     return 0;
+}
+
+int td_state_append(PyCodeObject *code, TdEntry *entry)
+{
+    int failed;
+    TD_SHARED_BEGIN
+    failed = append(code, entry);
+    TD_SHARED_END
+    return failed;
 }
 
 void td_state_to_front(TdCodeState *state, PyObject *entries, Py_ssize_t index)
@@ -96,19 +116,35 @@ void td_state_to_front(TdCodeState *state, PyObject *entries, Py_ssize_t index)
 PyObject *td_state_newest(TdCodeState *state)
 {
     TdEntry *newest = NULL;
+    TD_SHARED_BEGIN
     for (Py_ssize_t i = 0; state->entries != NULL && i < PyTuple_GET_SIZE(state->entries); i++) {
         TdEntry *entry = (TdEntry *)PyTuple_GET_ITEM(state->entries, i);
         if (newest == NULL || entry->serial > newest->serial)
             newest = entry;
     }
-    return Py_NewRef(newest != NULL ? (PyObject *)newest : Py_None);
+    Py_XINCREF(newest);
+    TD_SHARED_END
+    return newest != NULL ? (PyObject *)newest : Py_NewRef(Py_None);
 }
 
 PyObject *td_state_notes(TdCodeState *state)
 {
+    PyObject *notes;
+    TD_SHARED_BEGIN
     if (state->notes == NULL)
         state->notes = PyDict_New();
-    return Py_XNewRef(state->notes);
+    notes = Py_XNewRef(state->notes);
+    TD_SHARED_END
+    return notes;
+}
+
+PyObject *td_state_way(TdCodeState *state)
+{
+    PyObject *way;
+    TD_SHARED_BEGIN
+    way = Py_NewRef(state->way);
+    TD_SHARED_END
+    return way;
 }
 
 /* ---- dropping ------------------------------------------------------------------------------------------------------ */
@@ -376,30 +412,42 @@ static PyObject *drop_owner(PyObject *module, PyObject *number)
     return prune_all() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+TD_SHARED_FUNCTION(cache_entries, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(skip_code, (PyObject *module, PyObject *const *args, Py_ssize_t nargs), (module, args, nargs))
+TD_SHARED_FUNCTION(rest_code, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(codes_in_use, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(skip_reason, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(called_last, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(keep_entry, (PyObject *module, PyObject *const *args, Py_ssize_t nargs), (module, args, nargs))
+TD_SHARED_FUNCTION(drop_entry, (PyObject *module, PyObject *const *args, Py_ssize_t nargs), (module, args, nargs))
+TD_SHARED_FUNCTION(clear_code, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(clear_all, (PyObject *module, PyObject *object), (module, object))
+TD_SHARED_FUNCTION(drop_owner, (PyObject *module, PyObject *object), (module, object))
+
 static PyMethodDef state_functions[] = {
-    {"cache_entries", cache_entries, METH_O, "cache_entries(code, /)\n--\n\nThe code's entries, oldest first."},
-    {"skip_code", (PyCFunction)(void (*)(void))skip_code, METH_FASTCALL,
+    {"cache_entries", cache_entries_shared, METH_O, "cache_entries(code, /)\n--\n\nThe code's entries, oldest first."},
+    {"skip_code", (PyCFunction)(void (*)(void))skip_code_shared, METH_FASTCALL,
      "skip_code(code, reason, quiet=False, /)\n--\n\nAsk no callback about the code again; entries it has go on to serve. "
      "With quiet, no callback is on while it runs."},
-    {"rest_code", rest_code, METH_VARARGS,
+    {"rest_code", rest_code_shared, METH_VARARGS,
      "rest_code(code, owner_id, calls, deep=False, /)\n--\n\nFor so many calls that no entry serves, do not ask this "
      "owner's callback; with deep, nor about what those calls, and this one, call. What drops an entry ends that."},
-    {"codes_in_use", codes_in_use, METH_O,
+    {"codes_in_use", codes_in_use_shared, METH_O,
      "codes_in_use(owner_id, /)\n--\n\nOf how many code objects an entry of this owner has run since the last entry was "
      "made, for whatever code and owner, and how many have entries of this owner."},
-    {"skip_reason", skip_reason, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
-    {"called_last", called_last, METH_VARARGS,
+    {"skip_reason", skip_reason_shared, METH_O, "skip_reason(code, /)\n--\n\nThe reason given to skip_code, or None."},
+    {"called_last", called_last_shared, METH_VARARGS,
      "called_last(code, goes_on=False, way=None, aside=False, /)\n--\n\nCode that has this code for a constant calls it last thing, and then "
      "needs none of its own variables any more: they are let go as the call begins. Code that goes on afterwards keeps "
      "them, all but the arguments. What is raised then is given to `way`, to see to its traceback. With aside, the caller's "
      "frame is not shown while this code runs."},
-    {"keep_entry", (PyCFunction)(void (*)(void))keep_entry, METH_FASTCALL,
+    {"keep_entry", (PyCFunction)(void (*)(void))keep_entry_shared, METH_FASTCALL,
      "keep_entry(code, entry, /)\n--\n\nKeep an entry with the code, as if a callback had returned it."},
-    {"drop_entry", (PyCFunction)(void (*)(void))drop_entry, METH_FASTCALL,
+    {"drop_entry", (PyCFunction)(void (*)(void))drop_entry_shared, METH_FASTCALL,
      "drop_entry(code, entry, /)\n--\n\nDrop one entry of the code."},
-    {"clear_code", clear_code, METH_O, "clear_code(code, /)\n--\n\nForget all about a code object."},
-    {"clear_all", clear_all, METH_NOARGS, "clear_all()\n--\n\nForget all about every code object."},
-    {"drop_owner", drop_owner, METH_O, "drop_owner(owner_id, /)\n--\n\nDrop the entries of one owner, everywhere."},
+    {"clear_code", clear_code_shared, METH_O, "clear_code(code, /)\n--\n\nForget all about a code object."},
+    {"clear_all", clear_all_shared, METH_NOARGS, "clear_all()\n--\n\nForget all about every code object."},
+    {"drop_owner", drop_owner_shared, METH_O, "drop_owner(owner_id, /)\n--\n\nDrop the entries of one owner, everywhere."},
     {NULL},
 };
 

@@ -52,7 +52,7 @@ static PyObject *raise_as_is(PyThreadState *tstate, PyObject *error)
 /* Run the caller as it was written, and it will raise. If it does not, on_error is asked once more what to raise. */
 static PyObject *run_caller(GraphObject *self, PyObject *error)
 {
-    PyObject *code = Py_NewRef(td_weak_target(self->written));
+    PyObject *code = td_weak_get(self->written);
     if (code != Py_None) {
         PyObject *result = td_run_as_written(PyThreadState_Get(), (PyCodeObject *)code);
         if (result == NULL) {
@@ -91,7 +91,10 @@ static PyObject *recover(GraphObject *self, PyObject *const *args, Py_ssize_t na
 
 static PyObject *call_fn(GraphObject *self, PyObject *const *args, size_t nargsf, PyObject *keys)
 {
-    PyObject *fn = Py_NewRef(self->fn); /* it may put another in its place */
+    PyObject *fn; /* it may put another in its place */
+    TD_SHARED_BEGIN
+    fn = Py_NewRef(self->fn);
+    TD_SHARED_END
     PyObject *result = PyObject_Vectorcall(fn, args, nargsf, keys);
     Py_DECREF(fn);
     if (TD_UNLIKELY(result == NULL) && self->on_error != NULL)
@@ -121,7 +124,10 @@ static PyObject *watcher; /* told of each call: (label, start, end), in nanoseco
 /* Tell the watcher, whose errors are reported and not raised: the program has no part in them. */
 static void tell_watcher(GraphObject *self, int64_t started)
 {
-    PyObject *whom = Py_XNewRef(watcher), *type, *error, *traceback;
+    PyObject *whom, *type, *error, *traceback;
+    TD_SHARED_BEGIN
+    whom = Py_XNewRef(watcher);
+    TD_SHARED_END
     if (whom == NULL)
         return;
     PyErr_Fetch(&type, &error, &traceback);
@@ -232,7 +238,14 @@ static void graph_dealloc(GraphObject *self)
 
 static PyObject *graph_repr(GraphObject *self) { return Py_NewRef(self->name); }
 
-static PyObject *graph_fn(GraphObject *self, void *closure) { return Py_NewRef(self->fn); }
+static PyObject *graph_fn(GraphObject *self, void *closure)
+{
+    PyObject *fn;
+    TD_SHARED_BEGIN
+    fn = Py_NewRef(self->fn);
+    TD_SHARED_END
+    return fn;
+}
 
 static int graph_set_fn(GraphObject *self, PyObject *fn, void *closure)
 {
@@ -240,7 +253,12 @@ static int graph_set_fn(GraphObject *self, PyObject *fn, void *closure)
         PyErr_Format(PyExc_TypeError, "%R is not callable", fn != NULL ? fn : Py_None);
         return -1;
     }
-    Py_XSETREF(self->fn, Py_NewRef(fn));
+    PyObject *prior;
+    TD_SHARED_BEGIN
+    prior = self->fn;
+    self->fn = Py_NewRef(fn);
+    TD_SHARED_END
+    Py_XDECREF(prior);
     return 0;
 }
 
@@ -289,8 +307,11 @@ static PyObject *watch_graphs(PyObject *module, PyObject *listener)
         PyErr_Format(PyExc_TypeError, "%R is not callable", listener);
         return NULL;
     }
-    PyObject *prior = watcher;
+    PyObject *prior;
+    TD_SHARED_BEGIN
+    prior = watcher;
     watcher = listener != Py_None ? Py_NewRef(listener) : NULL;
+    TD_SHARED_END
     return prior != NULL ? prior : Py_NewRef(Py_None);
 }
 

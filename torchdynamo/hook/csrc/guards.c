@@ -93,7 +93,7 @@ static PyObject **slots_from(TdProgram *self, PyObject *locals)
 {
     PyObject **slots = PyMem_Calloc(self->n_slots + 1, sizeof(PyObject *));
     for (int i = 0; slots != NULL && i < self->n_slots; i++)
-        slots[i] = Py_XNewRef(PyDict_GetItemWithError(locals, PyTuple_GET_ITEM(self->varnames, i)));
+        slots[i] = td_dict_get(locals, PyTuple_GET_ITEM(self->varnames, i));
     if (slots == NULL)
         PyErr_NoMemory();
     return slots;
@@ -157,14 +157,26 @@ static PyObject *program_repeat(TdProgram *self, PyObject *args)
 
 static PyObject *program_describe(TdProgram *self, PyObject *ignored) { return Py_NewRef(self->spec); }
 
+typedef struct {
+    TdProgram *program;
+    int *costs;
+} Costs;
+
+static int find_costs(void *argument)
+{
+    td_costs(((Costs *)argument)->program, ((Costs *)argument)->costs);
+    return 0;
+}
+
 /* costs() -> for each check what a hit pays for it: see td_costs. */
 static PyObject *program_costs(TdProgram *self, PyObject *ignored)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(PyTuple_GET_ITEM(self->spec, 1));
     int *costs = PyMem_Calloc(count + 1, sizeof(int));
     PyObject *answer = costs == NULL ? PyErr_NoMemory() : PyTuple_New(count);
+    Costs wanted = {self, costs};
     if (answer != NULL)
-        td_costs(self, costs);
+        td_alone(find_costs, &wanted);
     for (Py_ssize_t i = 0; answer != NULL && i < count; i++) {
         PyObject *cost = PyLong_FromLong(costs[i]);
         if (cost == NULL)
@@ -183,13 +195,20 @@ static PyObject *program_failed(TdProgram *self, void *closure)
 
 static PyObject *program_get_guards(TdProgram *self, void *closure)
 {
-    return Py_NewRef(self->guards != NULL ? self->guards : Py_None);
+    PyObject *guards;
+    TD_SHARED_BEGIN
+    guards = Py_NewRef(self->guards != NULL ? self->guards : Py_None);
+    TD_SHARED_END
+    return guards;
 }
 
 static int program_set_guards(TdProgram *self, PyObject *value, void *closure)
 {
-    PyObject *old = self->guards;
+    PyObject *old;
+    TD_SHARED_BEGIN
+    old = self->guards;
     self->guards = Py_XNewRef(value);
+    TD_SHARED_END
     Py_XDECREF(old);
     return 0;
 }

@@ -151,7 +151,7 @@ static PyObject *from_getter(PyObject *obj, PyObject *descriptor, PyObject *name
         place = class_place((PyTypeObject *)obj, name);
     if (place != NULL)
         return *place == NULL ? Py_None : *place;
-    if (only_looks(descriptor))
+    if (TD_CALLS_WHILE_ALONE && only_looks(descriptor))
         return *temp = look(descriptor, obj);
     return ask(obj, descriptor, temp, leave);
 }
@@ -159,7 +159,7 @@ static PyObject *from_getter(PyObject *obj, PyObject *descriptor, PyObject *name
 /* Each thread has a dict of its own there. A subclass may have an `__init__`, which runs where a thread looks first. */
 static PyObject *of_this_thread(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
 {
-    if (Py_IS_TYPE(obj, td_local_type)) {
+    if (TD_CALLS_WHILE_ALONE && Py_IS_TYPE(obj, td_local_type)) {
         int was_on = td_gc_pause();
         if ((*temp = PyObject_GetAttr(obj, name)) == NULL)
             PyErr_Clear();
@@ -191,13 +191,9 @@ static PyObject *of_tensor(PyObject *obj, PyObject *name, PyObject **temp, TdLea
     return *temp = come_back(aside, td_tensor_getter(obj, name));
 }
 
-PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
+/* What the object's class has by the name says how it is read. */
+static PyObject *by_descriptor(PyObject *obj, PyObject *descriptor, PyObject *name, PyObject **temp, TdLeave *leave)
 {
-    if (td_is_tensor(obj))
-        return of_tensor(obj, name, temp, leave);
-    if (TD_UNLIKELY(Py_TYPE(obj)->tp_getattro == td_local_type->tp_getattro))
-        return of_this_thread(obj, name, temp, leave);
-    PyObject *descriptor = _PyType_Lookup(Py_TYPE(obj), name);
     if (descriptor == NULL) {
         PyObject **cache = is_cache(name) ? td_cache_place(obj) : NULL;
         return cache == NULL ? NULL : *cache;
@@ -212,6 +208,18 @@ PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave
     if (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type))
         return from_getter(obj, descriptor, name, temp, leave);
     return is_property_in_c(descriptor) ? ask(obj, descriptor, temp, leave) : NULL;
+}
+
+PyObject *td_attr(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *leave)
+{
+    if (td_is_tensor(obj))
+        return of_tensor(obj, name, temp, leave);
+    if (TD_UNLIKELY(Py_TYPE(obj)->tp_getattro == td_local_type->tp_getattro))
+        return of_this_thread(obj, name, temp, leave);
+    PyObject *held, *descriptor = td_class_look_up(Py_TYPE(obj), name, &held);
+    PyObject *value = by_descriptor(obj, descriptor, name, temp, leave);
+    Py_XDECREF(held);
+    return value;
 }
 
 /* Not what the object's class has by the name: a subclass may have something else there. */
@@ -306,10 +314,10 @@ static int reads_a_flag(PyObject *fn, PyObject *args)
 PyObject *td_call(PyObject *fn, PyObject *args, PyObject **temp, TdLeave *leave)
 {
     if (PyWeakref_CheckRef(fn))
-        return *temp = Py_NewRef(td_weak_target(fn));
+        return *temp = td_weak_get(fn);
     if (!PyCFunction_Check(fn))
         return NULL;
-    if (reads_a_flag(fn, args)) {
+    if (TD_CALLS_WHILE_ALONE && reads_a_flag(fn, args)) {
         int was_on = td_gc_pause();
         if ((*temp = PyObject_Call(fn, args, NULL)) == NULL)
             PyErr_Clear();
@@ -345,7 +353,7 @@ PyObject *td_method(PyObject *obj, PyObject *name, PyObject **temp, TdLeave *lea
     else if ((Py_TYPE(obj)->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE)
         return NULL;
     PyObject *descriptor = is_tensor ? NULL : _PyType_Lookup(Py_TYPE(obj), name);
-    if (descriptor != NULL && only_looks(descriptor))
+    if (TD_CALLS_WHILE_ALONE && descriptor != NULL && only_looks(descriptor))
         return *temp = look(descriptor, obj);
     if (leave == NULL)
         return TD_OUTSIDE;

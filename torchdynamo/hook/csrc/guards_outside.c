@@ -122,33 +122,56 @@ static int own_keys(TdProgram *program, const TdStep *step, TdRun *run)
     return 1;
 }
 
-static int own_value(TdProgram *program, TdOutside *outside, TdStep *step, TdRun *run)
+/* What a step fetches, owned. TD_ASK: only others can tell, and `leave` is NULL. */
+static int own_value(TdProgram *program, TdOutside *outside, TdStep *step, TdRun *run, TdLeave *leave)
 {
-    TdLeave leave = {0};
-    PyObject *temp = NULL, *value = td_step_fetch(step, run, &temp, &leave);
-    if (leave.left)
+    PyObject *temp = NULL, *value = td_step_fetch(step, run, &temp, leave);
+    if (value == TD_OUTSIDE)
+        return TD_ASK;
+    if (leave != NULL && leave->left)
         outside->how[step->node] = GIVEN;
-    if (value == NULL)
-        return PyErr_Occurred() ? -1 : td_failed(program, step);
+    if (value == NULL && PyErr_Occurred())
+        return -1;
+    if (value == NULL || (TD_OTHERS_RUN_BETWEEN && leave != NULL && temp == NULL)) { /* it is none to ask for any more */
+        TD_SHARED_BEGIN
+        td_failed(program, step);
+        TD_SHARED_END
+        return 0;
+    }
     run->values[step->node] = value;
     return td_run_keep(run, temp != NULL ? temp : Py_NewRef(value)) == NULL ? -1 : 1;
 }
 
-/* All of them once, into values of this run's own. */
-static int ask(TdProgram *program, TdOutside *outside, TdRun *run, PyObject **own)
+typedef struct {
+    TdProgram *program;
+    TdOutside *outside;
+    TdStep *step;
+    TdRun *run;
+} Own;
+
+/* A step for which nobody is asked. */
+static int own_alone(void *argument)
 {
-    for (int i = 0; i < outside->n_bases; i++) {
-        int node = outside->bases[i];
-        if ((own[node] = td_run_keep(run, Py_NewRef(run->values[node]))) == NULL)
-            return -1;
-    }
-    run->values = own;
+    Own *own = argument;
+    TdStep *step = own->step;
+    if (step->op == STEP_BIND_DICT || step->op == STEP_BIND_CLASS)
+        return own_keys(own->program, step, own->run);
+    if (step->op < STEP_BIND_DICT)
+        return own_value(own->program, own->outside, step, own->run, NULL);
+    return td_check_holds(own->program, step, own->run) ? 1 : td_failed(own->program, step);
+}
+
+int td_outside_ask(TdProgram *program, TdRun *run, TdAsking *asking)
+{
+    TdOutside *outside = asking->outside;
+    run->values = asking->own;
     for (int i = 0; i < outside->n_steps; i++) {
-        TdStep *step = outside->steps[i];
-        int done = step->op == STEP_BIND_DICT || step->op == STEP_BIND_CLASS ? own_keys(program, step, run)
-                   : step->op < STEP_BIND_DICT                               ? own_value(program, outside, step, run)
-                   : td_check_holds(program, step, run)                      ? 1
-                                                                             : td_failed(program, step);
+        Own own = {program, outside, outside->steps[i], run};
+        TdLeave leave = {0};
+        int fetches = own.step->op < STEP_BIND_DICT;
+        int done = TD_CALLS_WHILE_ALONE && fetches ? TD_ASK : td_alone(own_alone, &own);
+        if (done == TD_ASK)
+            done = own_value(program, outside, own.step, run, &leave);
         if (done != 1)
             return done;
     }
@@ -176,23 +199,37 @@ static int same_bases(const TdOutside *outside, PyObject *const *values, PyObjec
     return 1;
 }
 
-int td_outside_run(TdProgram *program, TdRun *run)
+/* Another pass, or another thread's, may have found more that has to be asked, or begun elsewhere. */
+static int is_answered(const TdProgram *program, const TdRun *run, const TdAsking *asking)
 {
-    int answer = 0, again = 1;
-    for (int i = 0; again && i < TRIES; i++) {
-        TdOutside *outside = program->outside;
-        PyObject **own = PyMem_Calloc(program->n_nodes + 1, sizeof(PyObject *));
-        if (own == NULL)
-            return PyErr_NoMemory(), -1;
-        outside->owners++;
-        answer = ask(program, outside, run, own);
-        if (answer == 1)
-            answer = td_pass(program, run);
-        again = answer == 1 && (outside != program->outside || !same_bases(outside, run->values, own));
-        if (answer == 1)
-            answer = again ? 0 : give(program, outside, run, own);
-        td_outside_free(outside);
-        PyMem_Free(own);
+    return asking->outside == program->outside && same_bases(asking->outside, run->values, asking->own);
+}
+
+int td_outside_give(TdProgram *program, TdRun *run, TdAsking *asking)
+{
+    if (asking->outside != NULL && is_answered(program, run, asking))
+        return give(program, asking->outside, run, asking->own);
+    if (asking->tries++ == TRIES)
+        return 0;
+    td_outside_done(asking);
+    if ((asking->own = PyMem_Calloc(program->n_nodes + 1, sizeof(PyObject *))) == NULL)
+        return PyErr_NoMemory(), -1;
+    asking->outside = program->outside;
+    asking->outside->owners++;
+    for (int i = 0; i < asking->outside->n_bases; i++) {
+        int node = asking->outside->bases[i];
+        if ((asking->own[node] = td_run_keep(run, Py_NewRef(run->values[node]))) == NULL)
+            return -1;
     }
-    return answer;
+    return TD_ASK;
+}
+
+void td_outside_done(TdAsking *asking)
+{
+    TD_SHARED_BEGIN /* nobody is stopped in here */
+    td_outside_free(asking->outside);
+    TD_SHARED_END
+    PyMem_Free(asking->own);
+    asking->outside = NULL;
+    asking->own = NULL;
 }

@@ -169,14 +169,22 @@ static int passes(const TdStep *check, PyObject *value)
     }
 }
 
-int td_program_rejects(PyObject *self, const TdFrame *frame, TdAsked *asked)
+typedef struct {
+    TdProgram *program;
+    const TdFrame *frame;
+    TdAsked *asked;
+} Question;
+
+static int rejects(void *argument)
 {
-    TdProgram *program = (TdProgram *)self;
+    const Question *question = argument;
+    TdProgram *program = question->program;
+    TdAsked *asked = question->asked;
     TdReject *reject = program->reject;
     if (reject == NULL || reject->check == NULL)
         return 0;
-    if (asked->path != reject->path) {
-        if (!walk(reject, frame, &asked->value))
+    if (asked->path != reject->path || TD_OTHERS_RUN_BETWEEN) { /* what was found may be gone */
+        if (!walk(reject, question->frame, &asked->value))
             return 0;
         asked->path = reject->path;
         asked->look = asked->value != NULL ? td_look_of(asked->value) : 0;
@@ -188,4 +196,10 @@ int td_program_rejects(PyObject *self, const TdFrame *frame, TdAsked *asked)
     program->failed_node = reject->check->node;
     program->failed_check = reject->check->check;
     return 1;
+}
+
+int td_program_rejects(PyObject *self, const TdFrame *frame, TdAsked *asked)
+{
+    Question question = {(TdProgram *)self, frame, asked};
+    return td_alone(rejects, &question);
 }

@@ -330,26 +330,49 @@ static PyObject *collect(TdProgram *program, PyObject **values)
     return bound;
 }
 
+/* From the first step to the last, but for what others have to be asked. */
+typedef struct {
+    TdProgram *program;
+    TdRun run;
+    PyObject *bound;
+    TdAsking asking;
+} Whole;
+
+static int run_whole(void *argument)
+{
+    Whole *whole = argument;
+    TdProgram *program = whole->program;
+    TdRun *run = &whole->run;
+    int answer = td_pass(program, run);
+    if (TD_UNLIKELY(program->outside != NULL) && answer == 1)
+        answer = td_outside_give(program, run, &whole->asking);
+    if (answer == 1)
+        answer = td_late_hold(program, run);
+    if (answer == 1 && run->values == program->values)
+        settle(program);
+    if (answer == 1 && program->n_bound > 0 && (whole->bound = collect(program, run->values)) == NULL)
+        answer = -1;
+    return answer;
+}
+
 int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals, PyObject *builtins,
                    PyObject *closure, PyObject **bound)
 {
-    TdRun run = {.slots = slots, .globals = globals, .builtins = builtins, .closure = closure};
-    run.room = 2 * program->n_temps; /* an armed pass may come to nothing */
-    if (run.room > 0)
-        run.temps = alloca(run.room * sizeof(PyObject *));
-    *bound = NULL;
-    int answer = td_pass(program, &run);
-    if (TD_UNLIKELY(program->outside != NULL) && answer == 1)
-        answer = td_outside_run(program, &run);
-    if (answer == 1)
-        answer = td_late_hold(program, &run);
-    if (answer == 1 && run.values == program->values)
-        settle(program);
-    if (answer == 1 && program->n_bound > 0 && (*bound = collect(program, run.values)) == NULL)
-        answer = -1;
-    for (int i = 0; i < run.n_temps; i++)
-        Py_DECREF(run.temps[i]);
-    if (run.grown)
-        PyMem_Free(run.temps);
+    Whole whole = {.program = program, .run = {.slots = slots, .globals = globals, .builtins = builtins, .closure = closure}};
+    TdRun *run = &whole.run;
+    run->room = 2 * program->n_temps; /* an armed pass may come to nothing */
+    if (run->room > 0)
+        run->temps = alloca(run->room * sizeof(PyObject *));
+    int answer;
+    do {
+        answer = td_alone(run_whole, &whole);
+    } while (TD_UNLIKELY(answer == TD_ASK) && (answer = td_outside_ask(program, run, &whole.asking)) == 1);
+    if (TD_UNLIKELY(whole.asking.outside != NULL))
+        td_outside_done(&whole.asking);
+    for (int i = 0; i < run->n_temps; i++)
+        Py_DECREF(run->temps[i]);
+    if (run->grown)
+        PyMem_Free(run->temps);
+    *bound = whole.bound;
     return answer;
 }

@@ -51,7 +51,16 @@ typedef struct TdArm {
 /* guards_outside.c */
 int td_outside_add(TdProgram *program, int node);              /* -1: error */
 int td_is_outside(const TdOutside *outside, int node);
-int td_outside_run(TdProgram *program, TdRun *run);            /* after a pass that held; 1, 0; -1: error */
+typedef struct {
+    TdOutside *outside; /* what was asked last, or NULL */
+    PyObject **own;     /* by node: what came of it */
+    int tries;
+} TdAsking;
+#define TD_ASK 2
+/* After a pass that held: 1, what was asked is among the values; TD_ASK: ask, then make another pass; 0; -1: error. */
+int td_outside_give(TdProgram *program, TdRun *run, TdAsking *asking);
+int td_outside_ask(TdProgram *program, TdRun *run, TdAsking *asking); /* between passes; 1, 0; -1: error */
+void td_outside_done(TdAsking *asking);
 void td_outside_costs(const TdOutside *outside, int *costs);
 
 #define TD_AHEAD 16 /* so many rows are fetched into the cache ahead of time */

@@ -85,7 +85,9 @@ static Verdict accept(const TdFrame *view, TdThread *thread, PyObject *answer, C
     if (holds == 0)
         return AS_IS;
     choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
+    TD_SHARED_BEGIN
     td_hint_keep(td_state_of(view->code), td_look(view), entry); /* the one made for a size serves it from then on */
+    TD_SHARED_END
     return ENTRY;
 }
 
@@ -150,6 +152,15 @@ static Verdict ask(const TdFrame *view, TdThread *thread, Choice *choice)
     return verdict;
 }
 
+static inline int is_sifted(const TdCodeState *state, Py_ssize_t place, const TdEntry *entry, const TdAsked *asked)
+{
+    int sifted;
+    TD_SHARED_BEGIN
+    sifted = td_sifted(state, place, entry, asked);
+    TD_SHARED_END
+    return sifted;
+}
+
 /* Go through the entries; when none fits, ask, unless there is nobody to ask or asking was given up. */
 static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choice)
 {
@@ -158,19 +169,25 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
     if (TD_UNLIKELY(td_stance_now() != TD_AS_USUAL))
         return td_stance == TD_EAGER || run_only ? AS_IS : ask(view, thread, choice);
     if (state != NULL && state->entries != NULL) {
-        PyObject *entries = Py_NewRef(state->entries); /* pins every entry while guards run */
-        Py_ssize_t count = PyTuple_GET_SIZE(entries);
-        uint64_t look = count > 1 ? td_look(view) : 0;
-        TdEntry *likely = count > 1 ? td_hint(state, look) : NULL;
+        PyObject *entries; /* pins every entry while guards run */
+        Py_ssize_t count = 0;
+        uint64_t look = 0;
+        TdEntry *likely = NULL;
         TdAsked asked = {0};
+        TD_SHARED_BEGIN
+        if ((entries = Py_XNewRef(state->entries)) != NULL && (count = PyTuple_GET_SIZE(entries)) > 1)
+            likely = td_hint(state, look = td_look(view));
+        TD_SHARED_END
         for (Py_ssize_t i = likely != NULL ? -1 : 0; i < count; i++) {
             TdEntry *entry = i < 0 ? likely : (TdEntry *)PyTuple_GET_ITEM(entries, i);
-            if (i >= 0 && count > 1 && td_sifted(state, i, entry, &asked))
+            if (i >= 0 && count > 1 && is_sifted(state, i, entry, &asked))
                 continue;
             if (!entry->live || !(run_only || entry->owner_id == thread->owner_id) || (i >= 0 && entry == likely))
                 continue;
             if (i >= 0 && count > 1 && entry->native && td_program_rejects(entry->check, view, &asked)) {
+                TD_SHARED_BEGIN
                 td_sift(state, i, entry, &asked);
+                TD_SHARED_END
                 continue;
             }
             int holds = entry_holds(entry, view, thread, &choice->bound);
@@ -185,14 +202,16 @@ static inline Verdict choose(const TdFrame *view, TdThread *thread, Choice *choi
                 verdict = report_error(thread, entry->check) < 0 ? RAISE : AS_IS;
             else
                 choice->entry = (TdEntry *)Py_NewRef((PyObject *)entry);
+            TD_SHARED_BEGIN
             if (i >= 0 && count > 1 && state != NULL && state->entries == entries) {
                 td_hint_keep(state, look, entry);
                 td_state_to_front(state, entries, i);
             }
+            TD_SHARED_END
             Py_DECREF(entries);
             return verdict;
         }
-        Py_DECREF(entries);
+        Py_XDECREF(entries);
         state = td_state_of(view->code);
     }
     if (run_only || (state != NULL && state->reason != NULL))
@@ -289,17 +308,18 @@ static __attribute__((noinline)) PyObject *run_in_place(
 /* Calls nest so deep that a hook would use up the C stack: what this frame calls runs as Python runs it. */
 static __attribute__((noinline)) PyObject *run_unhooked(PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
-    td_hook_suspend();
+    int is_out = td_hook_suspend();
     PyObject *result = td_run_frame(tstate, frame, throwing);
-    td_hook_resume();
+    if (is_out)
+        td_hook_resume();
     return result;
 }
 
 /* A function that is left and gone on with at a break, in a call that led through others. */
 static __attribute__((noinline)) PyObject *run_shown(
-    PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, PyObject *way)
+    PyThreadState *tstate, TdRawFrame *frame, TdThread *thread, TdCodeState *state)
 {
-    Py_INCREF(way);
+    PyObject *way = td_state_way(state);
     PyObject *result = run(tstate, frame, thread);
     if (result == NULL)
         td_show_way(way);
@@ -327,7 +347,7 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
         if (caller != NULL && state->tail != TD_KEEPS_LOCALS)
             return run_in_place(tstate, frame, thread, caller, state->tail == TD_KEEPS_NOTHING);
         if (TD_UNLIKELY(state->way != NULL))
-            return run_shown(tstate, frame, thread, state->way);
+            return run_shown(tstate, frame, thread, state);
     }
     return run(tstate, frame, thread);
 }

@@ -1,4 +1,5 @@
-/* What the C files of the hook share. Everything here is guarded by the GIL. */
+/* What the C files of the hook share. Everything here is guarded by the GIL, or what stands
+ * in for it: see compat_threads.h. */
 #ifndef TORCHDYNAMO_HOOK_H
 #define TORCHDYNAMO_HOOK_H
 #include "compat.h"
@@ -51,6 +52,7 @@ int td_state_append(PyCodeObject *code, TdEntry *entry);   /* 0, or -1 with an e
 void td_state_to_front(TdCodeState *state, PyObject *entries, Py_ssize_t index);
 PyObject *td_state_newest(TdCodeState *state);             /* new reference to an entry, or to None */
 PyObject *td_state_notes(TdCodeState *state);              /* new reference */
+PyObject *td_state_way(TdCodeState *state);                /* new reference */
 int td_state_init(PyObject *module);
 
 /* ---- dispatch.c: which entry to try first ------------------------------------------------------------------------- */
@@ -143,9 +145,10 @@ int td_setting_from(PyObject *callback, TdSetting *setting);        /* reads a c
 void td_hook_enter(void);                                           /* one more thread needs the hook */
 void td_hook_leave(void);
 void td_hook_remove(void);                                          /* if it is on top */
-void td_hook_suspend(void);                                         /* for all threads, until this one resumes it */
+int td_hook_suspend(void); /* for all threads, until this one resumes it; 0: not now, a thread awaits a frame */
 void td_hook_resume(void);
-int td_hook_is_suspended(void);
+int td_hook_await(void);                                            /* keep it in until a frame comes by; 0: it is out */
+void td_hook_awaited(void);
 int td_others_are_in(void);                                         /* frames pass through another hook than ours */
 PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing); /* past our hook */
 int td_came_round(TdRawFrame *frame);                               /* the chain of hooks is a loop */

@@ -41,7 +41,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&native_module);
     if (module == NULL)
         return NULL;
-    int failed = PyModule_AddStringConstant(module, "TORCH_VERSION", TD_TORCH_VERSION) < 0
+    int failed = td_needs_no_lock(module) < 0
+                 || PyModule_AddStringConstant(module, "TORCH_VERSION", TD_TORCH_VERSION) < 0
                  || PyModule_AddStringConstant(module, "PYTHON_VERSION", PY_VERSION) < 0
                  || td_guards_init(module) < 0 || td_hook_init(module) < 0;
 #ifndef TD_HOOK_ONLY

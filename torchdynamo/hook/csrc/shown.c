@@ -19,7 +19,7 @@ static PyObject *as_written_call(PyObject *callable, PyObject *const *args, size
         return NULL;
     }
     TdThread *thread = td_thread_get();
-    PyObject *code = thread != NULL ? Py_NewRef(td_weak_target(self->code)) : NULL;
+    PyObject *code = thread != NULL ? td_weak_get(self->code) : NULL;
     if (code == NULL)
         return NULL;
     if (code == Py_None) {

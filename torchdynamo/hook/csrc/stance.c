@@ -13,12 +13,13 @@ static PyObject *known = NULL; /* the stance that td_stance tells of */
 /* What the stance is, as far as those need to know who want to run what is compiled. */
 static TdStance look(void)
 {
-    PyObject *stance = PyDict_GetItemWithError(td_stance_names, stance_name);
+    PyObject *stance = td_dict_get(td_stance_names, stance_name);
     if (stance == NULL)
         return TD_AS_USUAL;
-    if (stance == known)
+    if (stance == known) {
+        Py_DECREF(stance);
         return td_stance;
-    Py_INCREF(stance);
+    }
     PyObject *kind = PyObject_GetAttr(stance, kind_name), *backend = PyObject_GetAttr(stance, backend_name);
     TdStance found = TD_AS_USUAL;
     if (kind != NULL && PyUnicode_Check(kind) && PyUnicode_Compare(kind, eager) == 0)
@@ -33,6 +34,7 @@ static TdStance look(void)
 
 void td_stance_look(void)
 {
+    TD_SHARED_BEGIN
     uint64_t tag = td_dict_tag(td_stance_names);
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
@@ -40,6 +42,7 @@ void td_stance_look(void)
     PyErr_Clear(); /* where torch has it otherwise than we know it, there is none for us */
     PyErr_Restore(type, error, traceback);
     td_stance_tag = tag;
+    TD_SHARED_END
 }
 
 static PyObject *follow_stance(PyObject *module, PyObject *globals)

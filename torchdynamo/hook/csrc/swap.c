@@ -97,6 +97,7 @@ static PyObject *run_elsewhere(const TdFrame *view, PyCodeObject *code, TdAwaite
         call_clear(&call);
     }
     if (failed) {
+        td_hook_awaited();
         Py_XDECREF(awaited.bound);
         Py_XDECREF(awaited.local);
     }
@@ -118,6 +119,7 @@ int td_frame_is_awaited(TdThread *thread, TdRawFrame *frame)
         return 0;
     begin_with(frame, &thread->awaited);
     thread->awaited.func = NULL;
+    td_hook_awaited();
     td_gc_resume(thread->awaited.gc);
     return 1;
 }
@@ -125,7 +127,7 @@ int td_frame_is_awaited(TdThread *thread, TdRawFrame *frame)
 PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view, TdEntry *entry, PyObject *bound)
 {
     TdAwaited given = {NULL, bound, entry->local, entry->bound_slot, entry->local_slot, 0};
-    entry->hits++;
+    TD_COUNT(entry->hits);
     entry->ran_at = td_entries_made;
     if (given.bound_slot < 0)
         Py_CLEAR(given.bound);
@@ -140,7 +142,7 @@ PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view
         Py_DECREF(entry);
         return TD_RUN_IT;
     }
-    if (!td_frame_discardable(frame) || td_hook_is_suspended()) {
+    if (!td_frame_discardable(frame) || !td_hook_await()) {
         Py_XDECREF(given.bound);
         Py_XDECREF(given.local);
         Py_DECREF(entry);
@@ -156,7 +158,14 @@ PyObject *td_enter_entry(PyThreadState *tstate, TdRawFrame *frame, TdFrame *view
     return result;
 }
 
-/* The arguments of a frame that has begun, as they were passed. NULL with an error if some are gone. */
+static void passed_clear(PyObject **passed, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 0; passed != NULL && i < count; i++)
+        Py_DECREF(passed[i]);
+    PyMem_Free(passed);
+}
+
+/* The arguments of a frame that has begun, as they were passed; owned. NULL with an error if some are gone. */
 static PyObject **passed_to(const TdFrame *view)
 {
     Py_ssize_t count = td_code_nargs(view->code);
@@ -165,7 +174,7 @@ static PyObject **passed_to(const TdFrame *view)
         return (PyObject **)PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++)
         if ((passed[i] = td_frame_passed(view, i)) == NULL) {
-            PyMem_Free(passed);
+            passed_clear(passed, i);
             PyErr_SetString(PyExc_RuntimeError, "the frame's arguments are gone");
             return NULL;
         }
@@ -206,7 +215,7 @@ PyObject *td_run_as_written(PyThreadState *tstate, PyCodeObject *code)
         call_clear(&call);
     }
     Py_XDECREF(func);
-    PyMem_Free(passed);
+    passed_clear(passed, td_code_nargs(view.code));
     td_frame_close(&view);
     return result;
 }

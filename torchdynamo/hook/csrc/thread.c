@@ -15,6 +15,7 @@ static int buried = 0;                     /* somebody came in above us, and may
 static _Thread_local TdRawFrame *passing = NULL;
 static int suspended = 0;                  /* how often the hook is kept out, whoever needs it */
 static _Thread_local int suspended_here = 0;
+static int awaited = 0;                    /* frames that are on their way to the hook, and have to find it in */
 
 static void set_below(_PyFrameEvalFunction eval)
 {
@@ -47,37 +48,66 @@ static void hook_take_out(void)
 
 void td_hook_remove(void)
 {
-    if (!suspended)
+    TD_SHARED_BEGIN
+    if (!suspended && td_needed == 0)
         hook_take_out();
+    TD_SHARED_END
 }
 
 void td_hook_enter(void)
 {
+    TD_SHARED_BEGIN
     if (td_needed++ == 0)
         hook_install();
+    TD_SHARED_END
 }
 
 void td_hook_leave(void)
 {
-    if (--td_needed == 0)
-        td_hook_remove();
+    TD_SHARED_BEGIN
+    if (--td_needed == 0 && !suspended)
+        hook_take_out();
+    TD_SHARED_END
 }
 
-void td_hook_suspend(void)
+int td_hook_suspend(void)
 {
-    suspended_here++;
-    if (suspended++ == 0)
-        hook_take_out();
+    int may;
+    TD_SHARED_BEGIN
+    if ((may = awaited == 0 || suspended > 0)) {
+        suspended_here++;
+        if (suspended++ == 0)
+            hook_take_out();
+    }
+    TD_SHARED_END
+    return may;
 }
 
 void td_hook_resume(void)
 {
+    TD_SHARED_BEGIN
     suspended_here--;
     if (--suspended == 0 && td_needed > 0)
         hook_install();
+    TD_SHARED_END
 }
 
-int td_hook_is_suspended(void) { return suspended > 0; }
+int td_hook_await(void)
+{
+    int is_in;
+    TD_SHARED_BEGIN
+    is_in = suspended == 0;
+    awaited += is_in;
+    TD_SHARED_END
+    return is_in;
+}
+
+void td_hook_awaited(void)
+{
+    TD_SHARED_BEGIN
+    awaited--;
+    TD_SHARED_END
+}
 
 int td_others_are_in(void)
 {
