@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import torch
 import torch.fx
 
-from torchdynamo.capture.speculate.self_invalidation import lasting
 from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.write_places import places
 from torchdynamo.core.source import Guard, Source
 from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value
 from torchdynamo.exporting.capturing import Captured
@@ -29,7 +29,7 @@ def carried_over(made: Captured, gm: torch.fx.GraphModule, rebindings: list[Rebi
     read, missed = looked_at(vm)
     rebuilt = RebuiltObjects(vm)
     found: dict[str, None] = {}
-    last = {place.source: place for place in lasting(vm, ())}
+    last = {place.source: place for place in places(vm)}
     for place in last.values():
         if made.call.is_argument(place.source) or place.source in kept:
             continue
@@ -87,12 +87,12 @@ def is_as_good(vm: Machine, old: TensorNode, new: Value) -> bool:
 
 def is_told_apart(vm: Machine, tensor: TensorNode) -> bool:
     """Return whether something may rest on which tensor this is: it lies in two places, is compared or is a key."""
-    places = [
+    found = [
         source for source, value in vm.by_source.items() if isinstance(value, TensorNode) and is_one(value, tensor)
     ]
     keys = {source for told in vm.told_apart.values() for source in told}
     compared = (guard.arg for guard in vm.guards.values())
-    return len(places) > 1 or tensor.source in keys or any(map(functools.partial(names, tensor.source), compared))
+    return len(found) > 1 or tensor.source in keys or any(map(functools.partial(names, tensor.source), compared))
 
 
 def is_one(tensor: TensorNode, other: TensorNode) -> bool:
