@@ -19,7 +19,7 @@ def namedtuple(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
     try:
         made: type = collections.namedtuple(*map(vm.concretely, args), **given)  # type: ignore[misc]
     except (ValueError, TypeError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     MadeClass(vm.step, pushing_call(collections.namedtuple, list(args), named)).known_to(vm, made)
     return Known(made)
 

@@ -42,7 +42,7 @@ def make_real(vm: Machine, cls: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return cls(*args, **kwargs)
     except (TypeError, ValueError, OverflowError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
 
 
 def cycled(vm: Machine, items: Value) -> Iterator[Value]:

@@ -78,7 +78,7 @@ def model_setter(fn: Any, read: Callable[..., tuple[Any, ...]]) -> None:
         try:
             vm.state_node(fn, tuple(real))
         except (TypeError, ValueError, RuntimeError) as error:
-            raise vm.error(type(error), *error.args) from None
+            raise vm.refused(error) from None
         vm.effects.switch((fn, before[:-1]), before, tuple(real), lambda: fn(*before))
         return NONE
 

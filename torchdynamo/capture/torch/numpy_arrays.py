@@ -191,7 +191,7 @@ def call(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
     except Break:
         raise
     except Exception as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     for entity, held in before:
         if entity.items.tobytes() != held:
             vm.effects.items(entity)

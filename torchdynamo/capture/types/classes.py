@@ -104,7 +104,7 @@ def make_class(
     except Exception as error:  # what the statement itself raises
         if heard and type(error) is TypeError:  # perhaps for the base that was put in front of them
             raise Break("unsupported instruction", name="class statement") from None
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     if "__classcell__" in names:
         vm.cell_set(vm.as_object(names["__classcell__"]), Known(made))
     makers = NONE if by is None else vm.make_tuple([Known(each) for each in by])
@@ -205,7 +205,7 @@ def decorator(fn: Any) -> None:
         try:
             made = fn(real, *given, **{name: vm.concretely(value) for name, value in kwargs.items()})
         except (TypeError, ValueError) as error:
-            raise vm.error(type(error), *error.args) from None
+            raise vm.refused(error) from None
         forget(vm, real)
         again = pushing_call(fn, [cls, *args], kwargs)
         if made is real:

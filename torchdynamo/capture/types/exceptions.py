@@ -95,7 +95,7 @@ def keep_as_it_does(vm: Machine, made: Object, cls: type, names: dict[str, str],
     try:
         sample = cls(*(vm.concretely(arg) for arg in args))
     except (TypeError, ValueError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     entity = vm.entity(made)
     entity.items = [lift(vm, arg) for arg in sample.args]
     for name, key in names.items():

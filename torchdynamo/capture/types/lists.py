@@ -126,7 +126,7 @@ def setitem(vm: Machine, self: Object, key: Value, value: Value) -> Value:
     try:
         items[at] = list(vm.iterate(value)) if isinstance(at, slice) else value
     except (IndexError, ValueError, TypeError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     return NONE
 
 
@@ -138,7 +138,7 @@ def delitem(vm: Machine, self: Object, key: Value) -> Value:
     try:
         del items[at]
     except (IndexError, TypeError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     return NONE
 
 

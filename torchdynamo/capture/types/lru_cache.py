@@ -48,7 +48,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         found = entity.real(*real, **named)
     except Exception as error:
         if is_of_hash(error, (*real, *named.values())):
-            raise vm.error(type(error), *error.args) from None
+            raise vm.refused(error) from None
         raise Break("unknown call", name="lru_cache") from None  # nothing was kept: each call asks the function anew
     if not named:
         rest_on_result(vm, entity, tuple(real))

@@ -121,7 +121,7 @@ def tried(vm: Machine, cls: Any, name: str, args: list[Value], kwargs: dict[str,
     except Exception as error:
         if unknown:  # perhaps only of these numbers
             raise Break("builtin with effects", name=f"{cls.__name__}.{name}") from error
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
 
 
 def standing(vm: Machine, value: Value) -> Any:

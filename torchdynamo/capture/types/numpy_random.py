@@ -59,7 +59,7 @@ def seeded(vm: Machine, made: Any, seed: Value) -> Any:
     try:
         return made(given)
     except (TypeError, ValueError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
 
 
 def reseed(vm: Machine, self: Object, seed: Value = NONE) -> Value:

@@ -30,7 +30,7 @@ def new_seeds(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
     try:
         made = np.random.SeedSequence(*given, **named)
     except (TypeError, ValueError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     if entropy.__class__ is not Symbol:
         return vm.new(cls.obj, items=made)  # of constants
     rest = [plain(vm, each, "numpy.random.SeedSequence") for each in args[1:]]
@@ -57,7 +57,7 @@ def generate_state(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) 
     try:
         example = known.node.meta["example_value"].generate_state(*given, **named)
     except (TypeError, ValueError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     vm.ops += 1
     node = vm.builder.on_host("call_method", "generate_state", (known.node, *given), named, example, vm.position())
     return array(vm, node, example)

@@ -67,7 +67,7 @@ def new(vm: Machine, cls: Known, device: Value = NONE) -> Value:
     try:
         example = cls.obj(*given)
     except (RuntimeError, TypeError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     return vm.new(cls.obj, items=on_generator(vm, "call_function", cls.obj, given, example))
 
 
@@ -115,7 +115,7 @@ def number(vm: Machine, value: Value) -> Any:
     try:
         torch.Generator().manual_seed(given)
     except (RuntimeError, TypeError, ValueError) as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     return int(given)
 
 

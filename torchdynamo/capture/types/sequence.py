@@ -110,7 +110,7 @@ def getitem(vm: Machine, self: Value, key: Value) -> Value:
         try:
             wanted = range(len(items))[index]
         except (TypeError, ValueError) as error:
-            raise vm.error(type(error), *error.args) from None
+            raise vm.refused(error) from None
         if base is list:
             return vm.new(list, [items[i] for i in wanted])
         if self.pytype is tuple and wanted == range(len(items)):

@@ -180,7 +180,7 @@ def metadata(name: str) -> model.Model:
         except (TypeError, IndexError, RuntimeError) as error:
             if vm.builder.numbers.is_about_values(error):
                 raise Break("data-dependent value", name=name) from None
-            raise vm.error(type(error), *error.args) from None
+            raise vm.refused(error) from None
         if symbols.has_symbols(answer):
             return symbols.measured(vm, self, name, list(args), answer)
         return lift(vm, answer)

@@ -209,7 +209,7 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
     except Exception as error:  # the user's call raises: so does the symbolic one
         if type(error) is LookupError:  # a codec or error handler that somebody may register
             raise Break("unknown call", name=called(fn)) from error
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     return lift_made(vm, result)
 
 

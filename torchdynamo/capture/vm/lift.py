@@ -40,5 +40,5 @@ def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:
         except StopIteration:
             return
         except Exception as error:  # in the program, too
-            raise vm.error(type(error), *error.args) from None
+            raise vm.refused(error) from None
         yield lift(vm, item)

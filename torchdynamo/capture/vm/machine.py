@@ -133,6 +133,7 @@ class Machine(CaptureState):
     cell_set = closures.cell_set
     globals_of = closures.globals_of
     error = raising.error
+    refused = raising.refused
     name_error = raising.name_error
     note_raised = raising.note_raised
     put_in_context = raising.put_in_context

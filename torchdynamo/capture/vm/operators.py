@@ -253,7 +253,7 @@ def constant_binary(vm: Machine, fn: Callable[[Any, Any], Any], a: Known, b: Kno
     except Break:
         raise
     except Exception as error:  # the user's expression raises
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
 
 
 PLAIN = (int, float, bool, tuple, type(None))  # whose operators rest on no setting

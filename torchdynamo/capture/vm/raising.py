@@ -19,6 +19,11 @@ def error(vm: Machine, cls: type[BaseException], *args: Any) -> Raised:
     return Raised(made)
 
 
+def refused(vm: Machine, real: BaseException) -> Raised:
+    """Return a real exception, which Python raised while the frame was captured, as the program raises it."""
+    return error(vm, type(real), *real.args)
+
+
 def name_error(vm: Machine, name: str, text: str) -> Raised:
     """Return a NameError that keeps the name."""
     raised = vm.error(NameError, text)

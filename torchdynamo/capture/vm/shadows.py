@@ -73,7 +73,7 @@ def run(vm: Machine, shadow: Shadow, name: str, self: Object, args: tuple[Value,
     except BufferError:  # views that nobody has any more are still held here
         raise Break("unsupported method", name=name, type=self.pytype.__name__) from None
     except Exception as error:
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
     finally:
         if entity is not None and (shadow.state is None or shadow.state(entity.items) != before):
             vm.effects.items(entity)

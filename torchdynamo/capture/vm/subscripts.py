@@ -63,7 +63,7 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     try:
         return lift(vm, cls[given])
     except Exception as error:  # the user's expression raises
-        raise vm.error(type(error), *error.args) from None
+        raise vm.refused(error) from None
 
 
 def setitem(vm: Machine, box: Value, key: Value, value: Value) -> None:
