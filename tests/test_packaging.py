@@ -29,5 +29,6 @@ def test_versions_agree() -> None:
         ("pyproject.toml", 'version = "{}"'),
         ("CITATION.cff", "version: {}"),
         ("CHANGELOG.md", "## {}"),
+        ("torchdynamo/report/summary.py", 'VERSION = "{}"'),
     ):
         assert f"\n{form.format(torchdynamo.__version__)}" in (ROOT / file).read_text(), file

@@ -44,7 +44,7 @@ from torchdynamo.tuning.search import tune
 
 set_logs(logs.from_environment(os.environ))
 saving.follow_environment(os.environ)
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "ExportResult",
     "OptimizedModule",

@@ -29,7 +29,7 @@ from torchdynamo.report.timing import GraphCall
 from torchdynamo.report.trace import trace
 
 FORMAT = 1
-VERSION = "0.1.0"
+VERSION = "1.0.0"
 _OBJECT = re.compile(r"<[\w ]+>|[\w']+(?:\.\w+)?")
 
 
