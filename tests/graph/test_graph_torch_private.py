@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import torchdynamo
-from torchdynamo.graph import patches
+from torchdynamo.graph import patches, torch_compat
 from torchdynamo.graph.torch_private import PRIVATE, SOME_VERSIONS
 
 PACKAGE = Path(torchdynamo.__file__).parent
@@ -144,3 +145,15 @@ def test_only_patches_change_what_is_torchs() -> None:
                 if names and names[0] in {*modules, "torch"} and path.name not in PROGRAMS_OWN:
                     assigned.append(f"{path.name}:{node.lineno}: {'.'.join(names)}")
     assert assigned == []
+
+
+def test_kernels_of_a_program_are_told_from_those_of_torch() -> None:
+    before = torch_compat.foreign_kernels()
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("view_as_complex", lambda x: x.new_empty(x.shape[:-1], dtype=torch.complex64), "Meta")
+        library.impl("special_i0e", torch.zeros_like, "XPU")
+        assert {*torch_compat.foreign_kernels()} - {*before} == {"aten/view_as_complex/Meta", "aten/special_i0e/XPU"}
+    finally:
+        library._destroy()
+    assert torch_compat.foreign_kernels() == before

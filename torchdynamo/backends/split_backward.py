@@ -102,6 +102,8 @@ class SplitGraph:
     as_it_is: tells whether a node is one that no backend gets; it runs in eager, with its part.
     """
 
+    not_stored = "the graph is compiled in parts, each when it first runs"
+
     def __init__(
         self,
         gm: torch.fx.GraphModule,

@@ -28,6 +28,7 @@ PRIVATE: dict[str, str] = {
     "torch._C._len_torch_function_stack": "whether a function mode is on",
     "torch._C._push_on_torch_function_stack": "a mode that a frame leaves on is put back when its graph has run",
     "torch._C._set_throw_on_mutable_data_ptr": "kernels that would write to the memory of a fake tensor raise",
+    "torch._C._dispatch_dump": "which file has registered a kernel",
     "torch._C._enter_dual_level": "enters a level of forward-mode differentiation",
     "torch._C._exit_dual_level": "leaves a level of forward-mode differentiation",
     "torch.amp.autocast_mode._enter_autocast": "autocast as an operation of a graph",

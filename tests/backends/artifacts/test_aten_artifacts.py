@@ -13,9 +13,10 @@ import torch
 from programs import PROGRAMS
 
 from torchdynamo.backends import artifacts
-from torchdynamo.backends.artifacts import aten
+from torchdynamo.backends.artifacts import aten, values
 from torchdynamo.backends.artifacts.artifact import BadArtifact, BlobFile
 from torchdynamo.backends.registry import lookup
+from torchdynamo.backends.split_backward import SplitGraph
 from torchdynamo.errors import RecordError
 
 SCRIPT = Path(__file__).parent / "process.py"
@@ -58,7 +59,13 @@ def test_what_is_no_operator_has_no_name(function: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["builtins.open", "ours.open", "operator.no.such", "operator.aten.no_such", "os.system", "nothing", ""]
+    "name",
+    [
+        *["builtins.open", "ours.open", "operator.no.such", "operator.aten.no_such", "os.system", "nothing", ""],
+        *["operator.call", "operator.attrgetter", "operator.methodcaller", "operator.setitem", "math.__loader__"],
+        *["functions.__class__", "functions.__getattribute__", "methods.__setattr__", "methods.__reduce_ex__"],
+        *["functions.from_file", "operator.aten.from_file.default", "operator.aten.add", "nn.__init__"],
+    ],
 )
 def test_a_name_without_a_function_is_refused(name: str) -> None:
     with pytest.raises(BadArtifact):
@@ -74,7 +81,24 @@ def test_damaged_nodes_are_refused() -> None:
     for content in (made.blobs[name][:-5], made.blobs[name] + b"]", b""):
         with pytest.raises(BadArtifact):
             artifacts.load(made.data, lambda _, content=content: BlobFile("", content))
-    for broken in (b"[]", b"7", b'[{"op": "call_function"}]', b"\xff"):
+    for broken in (b"[]", b"7", b'[{"op": "call_function"}]', b"\xff", b"[" * 100_000):
         data = {**made.data, "forward": {**made.data["forward"], "nodes": artifacts.digest_of(broken)}}
         with pytest.raises(BadArtifact):
             artifacts.load(data, lambda _, broken=broken: BlobFile("", broken))
+
+
+def test_constants_do_not_obey_a_default_device() -> None:
+    blobs: dict[str, bytes] = {}
+    for tensor in (torch.tensor([1.0, float("nan")]), torch.empty(0, 2)):
+        with torch.device("meta"):
+            data = values.encode_tensor(tensor, blobs)
+            again = values.decode_tensor(data, lambda name: BlobFile("", blobs[name]))
+        torch.testing.assert_close(again, tensor, rtol=0, atol=0, equal_nan=True)
+    with pytest.raises(BadArtifact, match="does not fit"):
+        values.decode_tensor({**data, "strides": [1]}, lambda name: BlobFile("", blobs[name]))
+
+
+def test_a_graph_in_parts_says_why_it_is_not_stored() -> None:
+    gm = torch.fx.symbolic_trace(lambda x, y: (x * 2, y.sin()))
+    made = artifacts.dump(SplitGraph(gm, [], lookup("aot_eager")))
+    assert isinstance(made, artifacts.NotStored) and "in parts" in made.reason

@@ -10,6 +10,7 @@ import builtins
 import json
 import math
 import operator
+import types
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from torchdynamo.backends.artifacts.artifact import (
     field,
     read_verified,
 )
-from torchdynamo.backends.artifacts.inductor.namespace import of_torch
+from torchdynamo.backends.artifacts.inductor.namespace import OF_FILES, of_torch
 from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
 from torchdynamo.backends.bindings import BINDINGS, bare
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
@@ -38,8 +39,16 @@ from torchdynamo.hook.install import Compiled
 
 PLACES: dict[str, Any] = {"functions": torch._C._VariableFunctions, "methods": torch._C.TensorBase, "nn": torch._C._nn}
 """Where bindings are in C, which nobody replaces as `torch.add` can be."""
-ARITHMETIC: dict[str, Any] = {"operator": operator, "math": math, "builtins": builtins}
-OF_BUILTINS = frozenset("abs bool float int len max min pow round sum".split())
+ARITHMETIC: dict[str, Any] = {
+    "operator": {
+        name: getattr(operator, name)
+        for name in "abs add and_ eq floordiv ge getitem gt index invert le lshift lt mod mul ne neg not_ or_ pos pow "
+        "rshift sub truediv truth xor".split()
+    },
+    "math": {name: value for name, value in vars(math).items() if type(value) is types.BuiltinFunctionType},
+    "builtins": {name: getattr(builtins, name) for name in "abs bool float int len max min pow round sum".split()},
+}
+"""Functions of numbers and sequences, which reach nothing else."""
 OURS = {each.__name__: each for each in (bernoulli_in_memory_order, count_writes_under_modes)}
 NOT_TRACED = "_torchdynamo_orig_callable"  # as in `inductor/code.py`
 
@@ -94,8 +103,8 @@ def name_of(function: Any) -> str:
     if isinstance(found, torch._ops.OpOverload):
         name = f"operator.{found}"
     elif isinstance(function, BINDINGS):
-        places = {**PLACES, **ARITHMETIC}
-        place = next((each for each, where in places.items() if getattr(where, name, None) is function), "")
+        place = next((each for each, where in PLACES.items() if getattr(where, name, None) is function), "")
+        place = place or next((each for each, where in ARITHMETIC.items() if where.get(name) is function), "")
         name = f"{place}.{name}"
     else:
         name = f"ours.{name}"
@@ -111,15 +120,25 @@ def named(name: str) -> Any:
     """Return the function of a name. Raises BadArtifact if there is none here."""
     place, _, rest = name.partition(".")
     found: Any = None
-    if place == "operator":
-        found = getattr(operator, rest, None) if "." not in rest else bare(of_torch(["ops", *rest.split(".")]))
-    elif place == "ours":
+    if place == "ours":
         found = OURS.get(rest)
-    elif place != "builtins" or rest in OF_BUILTINS:
-        found = getattr({**PLACES, **ARITHMETIC}.get(place), rest, None)
-    if not callable(found):
+    elif place in PLACES:
+        found = binding_of(PLACES[place], rest)
+    elif place == "operator" and "." in rest:
+        operator_of_torch = of_torch(["ops", *rest.split(".")])
+        found = bare(operator_of_torch) if isinstance(operator_of_torch, torch._ops.OpOverload) else None
+    elif place in ARITHMETIC:
+        found = ARITHMETIC[place].get(rest)
+    if found is None:
         raise BadArtifact(f"there is no function {name} here")
     return found
+
+
+def binding_of(place: Any, name: str) -> Any:
+    """Return the binding that is generated for an operator of torch's own, overloads and all; None if there is none."""
+    found = getattr(place, name, None)
+    is_operator = name not in OF_FILES and isinstance(getattr(torch.ops.aten, name, None), torch._ops.OpOverloadPacket)
+    return found if is_operator and isinstance(found, BINDINGS) else None
 
 
 def decode_graph(data: dict[str, Value], read_blob: ReadBlob) -> Run:
@@ -128,7 +147,7 @@ def decode_graph(data: dict[str, Value], read_blob: ReadBlob) -> Run:
     constants = [decode_tensor(each, read_blob) for each in field(data, "constants", list)]
     try:
         graph = graph_of(json.loads(content), named)
-    except (RecordError, ValueError, TypeError) as error:
+    except (RecordError, RecursionError, RuntimeError, ValueError, TypeError) as error:
         raise BadArtifact(f"a graph cannot be read: {error}") from None
     run: Run = uncaptured(torch_compat.take_inputs_in_a_list(graph_module(torch.nn.Module(), graph)))
     if not constants:

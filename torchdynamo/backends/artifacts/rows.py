@@ -52,7 +52,8 @@ def names() -> list[str]:
 def dump(compiled: Callable[..., Any]) -> Artifact | NotStored:
     """Write a compiled graph as data and blobs.
 
-    compiled: what a backend has returned for a captured graph.
+    compiled: what a backend has returned for a captured graph; its attribute `not_stored` is the reason if no row knows
+    it.
     """
     for name in names():
         row = row_of(name)
@@ -64,7 +65,7 @@ def dump(compiled: Callable[..., Any]) -> Artifact | NotStored:
         except CannotStore as refused:
             return NotStored(str(refused), refused.later)
         return Artifact({"kind": name, "format": FORMAT, **artifact.data}, artifact.blobs)
-    return NotStored("its backend cannot write what it compiles")
+    return NotStored(getattr(compiled, "not_stored", "its backend cannot write what it compiles"))
 
 
 def when_ready(compiled: Callable[..., Any], call: Callable[[], object]) -> bool:

@@ -78,7 +78,7 @@ def encode_tensor(tensor: Any, blobs: dict[str, bytes]) -> Value:
         raise CannotStore("the graph has a constant that needs a gradient or is no plain tensor")
     memory = tensor.detach().clone(memory_format=torch.preserve_format)
     storage = memory.untyped_storage()
-    content = bytes(torch.empty(0, dtype=torch.uint8).set_(storage).numpy()) if storage.nbytes() else b""
+    content = bytes(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()) if storage.nbytes() else b""
     return {
         "memory": add_blob(blobs, content),
         "dtype": encode(memory.dtype),
@@ -90,9 +90,14 @@ def encode_tensor(tensor: Any, blobs: dict[str, bytes]) -> Value:
 def decode_tensor(data: dict[str, Value], read_blob: ReadBlob) -> torch.Tensor:
     """Return a tensor with the contents that `encode_tensor` was given, in memory of its own."""
     _, content = read_verified(field(data, "memory", str), read_blob)
-    memory = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
-    made = torch.empty(0, dtype=decode(data["dtype"]))
-    return made.set_(memory.untyped_storage(), 0, field(data, "sizes", list), field(data, "strides", list))
+    memory = torch.UntypedStorage(0)
+    if content:
+        memory = torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage()
+    made = torch.empty(0, dtype=decode(data["dtype"]), device="cpu")
+    try:
+        return made.set_(memory, 0, field(data, "sizes", list), field(data, "strides", list))
+    except (RuntimeError, TypeError) as error:
+        raise BadArtifact(f"a constant does not fit its memory: {error}") from None
 
 
 def encode_structure(spec: pytree.TreeSpec) -> Value:

@@ -162,20 +162,10 @@ def _name(obj: Any) -> str:
     return f"{getattr(obj, '__module__', '')}.{getattr(obj, '__qualname__', getattr(obj, 'co_qualname', ''))}"
 
 
-def _is_kernel(name: str) -> bool:
-    """Return whether a registration puts a kernel in the place of one of torch's own."""
-    return name.startswith("aten/") and not name.endswith("/Meta")
-
-
-_AT_IMPORT = frozenset(torch.library._impls)
-
-
 def check_kernels() -> None:
     """Raise NotStorable if the program has put kernels in the place of torch's: nothing says what they do."""
-    known = _AT_IMPORT | torch_compat.kernels_of_vmap()
-    replaced = next((name for name in torch.library._impls if _is_kernel(name) and name not in known), None)
-    if replaced is not None:
-        raise NotStorable(f"a kernel of the program's is in the place of torch's ({replaced})")
+    for name in torch_compat.foreign_kernels():
+        raise NotStorable(f"a kernel of the program's is in the place of torch's ({name})")
 
 
 @functools.cache

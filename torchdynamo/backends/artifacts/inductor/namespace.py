@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from cmath import nanj
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
+from types import BuiltinFunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -51,6 +51,7 @@ BUILTINS: dict[str, Any] = {
 BUILTINS["__build_class__"] = __build_class__
 # Namespaces of operators that torch's own libraries define in C++.
 NATIVE_OPERATORS = frozenset("aten inductor mkl mkldnn mkldnn_prepacked onednn quantized _quantized".split())
+OF_FILES = frozenset(["from_file"])  # operators that read files, which no graph of tensors is made of
 CONSTANTS_OF_TORCH = (torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -58,7 +59,7 @@ def of_torch(path: Iterable[str]) -> Any:
     """Return what `torch.<path>` is: an operator of torch's own, a dtype or the like. Raises BadArtifact for others."""
     parts = list(path)
     found: Any = torch
-    if parts[:1] == ["ops"] and len(parts) in (3, 4) and parts[1] in NATIVE_OPERATORS:
+    if parts[:1] == ["ops"] and len(parts) in (3, 4) and parts[1] in NATIVE_OPERATORS and parts[2] not in OF_FILES:
         for part in parts:
             found = getattr(found, part, None)
         if isinstance(found, (OpOverload, OpOverloadPacket)):
@@ -89,7 +90,7 @@ def extern_named(name: str) -> Callable[..., Any]:
         operator: Callable[..., Any] = of_torch(["ops", *name.split(".")])
         return operator
     found = getattr(torch._C._VariableFunctions, name, None)
-    if not callable(found):
+    if name in OF_FILES or type(found) is not BuiltinFunctionType:
         raise BadArtifact(f"there is no function torch.{name} here")
     function: Callable[..., Any] = found
     return function
