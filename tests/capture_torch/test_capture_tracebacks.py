@@ -386,13 +386,10 @@ def in_a_function_of_autograd(x, i):
     return Own.apply(x + torch.rand(3), i)
 
 
+@case((torch.eye(3),), (torch.zeros(3, 3),))
 def not_positive_definite(a):
     b = a * 2
     return torch.linalg.cholesky(b) + 1
-
-
-if NEW:
-    case((torch.eye(3),), (torch.zeros(3, 3),))(not_positive_definite)  # before, AOTAutograd drops the check
 
 
 # -- raised while capturing --------------------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
-"""Keep AOTAutograd's graphs exact: floats do not become tensors, random numbers come from eager's generators."""
+"""Keep AOTAutograd's graphs exact: floats do not become tensors, random numbers come from eager's generators, and what
+only checks is not dropped.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchdynamo.graph import patches
 
+LINALG_CHECK = "aten::_linalg_check_errors"
 _as_eager = contextvars.ContextVar("as eager", default=False)
 
 
@@ -35,6 +39,18 @@ def keep_unused_draws() -> contextlib.AbstractContextManager[None]:
     nothing uses.
     """
     return patches.replaced({"torch._inductor.config.fallback_random": True})
+
+
+@functools.cache
+def keep_linalg_checks() -> None:
+    """Make AOTAutograd keep the operator that raises for singular matrices, of which nothing else is used.
+
+    Newer versions of torch declare this effect themselves. It stays, as a backward may be compiled at any time.
+    """
+    from torch._higher_order_ops import effects
+
+    if effects._get_effect(LINALG_CHECK) is None:
+        effects._register_effectful_op(LINALG_CHECK, effects._EffectType.ORDERED)
 
 
 def skippable_float_pass(make_tensors: Callable[..., Any]) -> Callable[..., Any]:

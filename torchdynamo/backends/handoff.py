@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo.backends.ddp_buckets import wanted_order
 from torchdynamo.backends.double_backward import DoubleBackward, facts_of
+from torchdynamo.backends.exact_numerics import keep_linalg_checks
 from torchdynamo.backends.stage import NotingContext
 from torchdynamo.graph import fake_mode, patches, shape_env, torch_compat
 from torchdynamo.graph.inputs import InputSource
@@ -65,6 +66,7 @@ def handoff(gm: torch.fx.GraphModule, inputs: Sequence[Any], *, exact: bool = Fa
 
     exact: operators are not decomposed, so that everything rounds as in eager.
     """
+    keep_linalg_checks()
     ready = Handoff(gm, inputs, exact)
     if torch_compat.has_fakes(inputs):
         yield ready  # another front end is at work and has set up its own context

@@ -54,6 +54,12 @@ PATCHES: dict[str, Patch] = {
     "torch._functorch._aot_autograd.runtime_wrappers._create_runtime_wrapper": Patch(
         "tells nobody what the callable that it makes will run, which is to be written to disk"
     ),
+    "torch._functorch._aot_autograd.runtime_wrappers.EffectTokensWrapper.post_compile": Patch(
+        "hides compiled code in a function in older versions, even where a graph has no effects in order"
+    ),
+    "torch._functorch._aot_autograd.runtime_wrappers.FunctionalizedRngRuntimeWrapper.post_compile": Patch(
+        "hides compiled code in a function in older versions, even where a graph draws no numbers by an offset"
+    ),
     "torch._inductor.lowering.index_put_impl_": Patch(
         "reads values of unknown size as if they had the size of the indices, past their end"
     ),

@@ -1,7 +1,8 @@
 """Note what AOTAutograd is about to run, as a graph is compiled or found in a cache on disk.
 
 Of each compiled graph AOTAutograd makes one runtime wrapper, whether Inductor has compiled it or a cache had it. So the
-function that makes wrappers is watched, in the thread that compiles. The notes refer to what the compiled graph refers
+function that makes wrappers is watched, in the thread that compiles. Wrappers that do nothing, as older versions of
+torch make them around compiled code, are left out. The notes refer to what the compiled graph refers
 to itself, and live as long.
 """
 
@@ -20,7 +21,13 @@ from torchdynamo.backends.double_backward import DoubleBackward, GradientFacts
 from torchdynamo.backends.handoff import Handoff
 from torchdynamo.graph import patches
 
-WRAP = "torch._functorch._aot_autograd.runtime_wrappers._create_runtime_wrapper"
+WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
+WRAP = f"{WRAPPERS}._create_runtime_wrapper"
+# By the function that wraps compiled code: whether what it does for a call is needed.
+NEEDED: dict[str, Callable[[Any], bool]] = {
+    f"{WRAPPERS}.EffectTokensWrapper.post_compile": lambda metadata: bool(metadata.tokens),
+    f"{WRAPPERS}.FunctionalizedRngRuntimeWrapper.post_compile": lambda metadata: metadata.is_rng_op_functionalized,
+}
 NOTES = "_torchdynamo_notes"  # attribute of what the backend returns
 _thread = threading.local()
 
@@ -69,11 +76,23 @@ def noting() -> Iterator[list[Wrapped]]:
         return make(run, **about)
 
     before, _thread.found = getattr(_thread, "found", None), found
+    wraps = {target: where_needed(patches.held(*patches.place(target)), each) for target, each in NEEDED.items()}
     try:
-        with patches.replaced({WRAP: noted}):
+        with patches.replaced({WRAP: noted, **wraps}):
             yield found
     finally:
         _thread.found = before
+
+
+def where_needed(wrap: Callable[..., Any], needed: Callable[[Any], bool]) -> Callable[..., Any]:
+    """Return a function that wraps compiled code as `wrap` does, and leaves it as it is where that does nothing."""
+
+    def wrapped(wrapper: Any, compiled: Callable[..., Any], about: Any, *, runtime_metadata: Any) -> Any:
+        if not needed(runtime_metadata):
+            return compiled
+        return wrap(wrapper, compiled, about, runtime_metadata=runtime_metadata)
+
+    return wrapped
 
 
 def keep_notes(kind: str, compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
