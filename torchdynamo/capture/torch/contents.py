@@ -22,23 +22,35 @@ CPU = torch.device("cpu")
 
 
 def stacked(vm: Machine, data: Value, kwargs: dict[str, Value]) -> Value | None:
-    """Return `torch.tensor(data)` of tensors without dimensions and constants in lists; None for other data."""
+    """Return `torch.tensor(data)` of tensors without dimensions and constants in lists; None for other data, which a
+    tensor alone is, too.
+    """
     numbers: list[Value] = []
     shape = collect(vm, data, numbers)
     options = {name: value.obj for name, value in kwargs.items() if value.__class__ is Known}
     plain = options.keys() == kwargs.keys() and options.keys() <= {"dtype", "device"}
     tensors = any(number.__class__ is TensorNode for number in numbers)
-    if shape is None or not tensors or not plain or is_told_otherwise(vm):
+    if not shape or not tensors or not plain or is_told_otherwise(vm):
         return None
     kinds = [dtype_of(number) for number in numbers]
     known = [kind for kind in kinds if kind is not None]
-    wanted: Any = options.get("dtype") or promoted(known)
-    if len(known) < len(kinds) or not all(is_exact(kind, wanted) for kind in known):
+    wanted: Any = promoted(known) if options.get("dtype") is None else options["dtype"]
+    device = device_of(options.get("device"))
+    if device is None or len(known) < len(kinds) or not all(is_exact(kind, wanted) for kind in known):
         return None
-    device = Known(torch.device(options.get("device") or CPU))
-    made = [converted(vm, number, wanted, device) for number in numbers]
-    flat = vm.emit("call_function", torch.stack, [vm.new(list, made)], {})
-    return vm.call_method(flat, "view", *map(Known, shape)) if len(shape) > 1 else flat
+    made = [converted(vm, number, wanted, Known(device)) for number in numbers]
+    for size in reversed(shape):  # a view of a flat stack would have it as its base
+        rows = [vm.new(list, made[start : start + size]) for start in range(0, len(made), size)]
+        made = [vm.emit("call_function", torch.stack, [row], {}) for row in rows]
+    return made[0]
+
+
+def device_of(given: Any) -> torch.device | None:
+    """Return the device that an argument means; None where it means none."""
+    try:
+        return CPU if given is None else torch.device(given)
+    except (RuntimeError, TypeError):  # as eager says
+        return None
 
 
 def is_told_otherwise(vm: Machine) -> bool:
