@@ -11,13 +11,15 @@ inputs, under eager autograd; where that is impossible, differentiating once mor
 A backward is compiled when it is first called. If its compilation or run fails, gradients are computed in eager from
 the captured graph, provided that the inputs are alive and unchanged; the graph runs eagerly from then on.
 
-Inputs are held weakly, so that a model that is differentiated once keeps nothing alive for this.
+Inputs are held weakly, so that a model that is differentiated once keeps nothing alive for this. Those that have died
+are found again (`dead_inputs.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from torchdynamo import config
 from torchdynamo.backends.cut_backward import parts_of
+from torchdynamo.backends.dead_inputs import RUNS, connections, found_inputs, live_inputs
 from torchdynamo.core.reasons import explained
 from torchdynamo.errors import FallbackWarning
 from torchdynamo.graph import compiled_calls, compiled_nodes, compiled_parts
@@ -38,7 +41,6 @@ from torchdynamo.graph.torch_compat import STOP_RECOMPUTING
 from torchdynamo.hook.install import Compiled
 from torchdynamo.hook.user_warnings import warn_user
 
-_PREPARED = "_torchdynamo_twice"  # attribute of autograd node classes that are patched
 # Beginnings of autograd's errors about saved tensors that were freed or modified.
 REFUSALS = ("Trying to backward through the graph a second time", "has been modified by an inplace operation")
 
@@ -102,7 +104,7 @@ class DoubleBackward:
     def prepare(self, node: Any, args: Sequence[Any]) -> None:
         """Patch the class of the graph's autograd nodes, once, and find out how calls can be shorter."""
         cls = compiled_nodes.compiled_class(node)
-        if getattr(cls, _PREPARED, False):
+        if hasattr(cls, RUNS):
             return
         self.take_over(cls)
         parts = compiled_calls.layout(cls, self.count)
@@ -131,7 +133,7 @@ class DoubleBackward:
 
     def take_over(self, cls: Any) -> None:
         """Patch the class of a compiled graph's autograd nodes so that their backward is asked here first."""
-        setattr(cls, _PREPARED, True)
+        setattr(cls, RUNS, self)
         own, double = cls.backward, cls._double_backward
         if self.reached:
             self.first = compiled_nodes.first_result(cls, self.count)
@@ -156,7 +158,7 @@ class DoubleBackward:
 
         def asked(ctx: Any, grads: tuple[Any, ...], given: Sequence[Any]) -> Any:
             if torch.is_grad_enabled():
-                inputs = live_inputs(ctx) if self.repeatable else None
+                inputs = found_inputs(ctx) if self.repeatable else None
                 if inputs is not None and compiled_nodes.returns_as_captured(cls, len(given)):
                     return self.differentiable(inputs, given)
             backward = protect_saved_tensors(cls, own) if compiled_nodes.overwrites_saved_tensors(cls) else own
@@ -176,8 +178,7 @@ class DoubleBackward:
             """Connect further derivatives to the inputs, so that they raise AOTAutograd's error and are not just
             missing.
             """
-            known = [ref() for ref, version in getattr(ctx, INPUTS, ()) if version is not None]
-            return double(ctx, run, [*args, *(each for each in known if each is not None and each.requires_grad)])
+            return double(ctx, run, [*args, *connections(ctx)])
 
         compiled_nodes.hide_frames(cls)
         cls.backward = staticmethod(first)
@@ -200,27 +201,38 @@ class DoubleBackward:
 
     def differentiable(self, inputs: Sequence[Any], grads: Sequence[Any], keep: bool = True) -> tuple[Any, ...]:
         """Compute the inputs' gradients by running the captured graph again in eager; `keep`: with a history."""
+        with self.as_captured():
+            # Aliases, because one input may have been computed from another.
+            own = [each.view_as(each) if wants_gradient(each) else each for each in inputs]
+            outputs = pytree.tree_leaves(self.eager(*own))
+            pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if differentiable(out, grad)]
+            wanted = [each for each in own if wants_gradient(each)]
+            found = iter(
+                torch.autograd.grad(
+                    [out for out, _ in pairs],
+                    wanted,
+                    [grad for _, grad in pairs],
+                    create_graph=keep,
+                    allow_unused=True,
+                )
+            )
+        return tuple(next(found) if wants_gradient(each) else None for each in inputs)
+
+    def run_again(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the captured graph in eager; return its results, with a history."""
+        with self.as_captured():
+            return pytree.tree_leaves(self.eager(*inputs))
+
+    @contextlib.contextmanager
+    def as_captured(self) -> Iterator[None]:
+        """Restore inside of the block the modes of the capture, but for gradients, which are on."""
         outside = Modes.now()
         self.modes.restore()
         try:
             with torch.enable_grad():
-                # Aliases, because one input may have been computed from another.
-                own = [each.view_as(each) if wants_gradient(each) else each for each in inputs]
-                outputs = pytree.tree_leaves(self.eager(*own))
-                pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if differentiable(out, grad)]
-                wanted = [each for each in own if wants_gradient(each)]
-                found = iter(
-                    torch.autograd.grad(
-                        [out for out, _ in pairs],
-                        wanted,
-                        [grad for _, grad in pairs],
-                        create_graph=keep,
-                        allow_unused=True,
-                    )
-                )
+                yield
         finally:
             outside.restore()
-        return tuple(next(found) if wants_gradient(each) else None for each in inputs)
 
 
 def differentiable(output: Any, grad: Any) -> bool:
@@ -235,20 +247,6 @@ def is_of_compilers(error: Exception) -> bool:
     """Return whether an error comes from the compiled backward: eager's would not have raised it."""
     refused = any(text in str(error) for text in REFUSALS)
     return not isinstance(error, STOP_RECOMPUTING) and not (isinstance(error, RuntimeError) and refused)
-
-
-def live_inputs(ctx: Any) -> list[Any] | None:
-    """Return the inputs of the forward, numbers included; None if a tensor has died or was modified since."""
-    known = getattr(ctx, INPUTS, None)
-    if known is None:
-        return None
-    inputs = [given if version is None else given() for given, version in known]
-    if any(
-        version is not None and (each is None or each._version != version)
-        for each, (_, version) in zip(inputs, known, strict=True)
-    ):
-        return None
-    return inputs
 
 
 class CopiedContext:

@@ -60,6 +60,17 @@ def donated_buffers_hidden(cls: Any) -> Iterator[None]:
         cls.metadata.bw_donated_idxs = known
 
 
+def saved_without_hooks(node: Any) -> Sequence[torch.Tensor]:
+    """Return the tensors that a node has saved; none if they are freed, or if hooks would see that they are read."""
+    try:
+        if any(getattr(each, "unpack_hook", each) is not None for each in node._raw_saved_tensors):
+            return ()
+        saved: Sequence[torch.Tensor] = node.saved_tensors
+        return saved
+    except RuntimeError:  # freed, or written to: the node's own backward raises it, where it runs
+        return ()
+
+
 def given_gradients(cls: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
     """Return the gradients that autograd passes to a backward; from torch 2.13 on they may come in one list."""
     return grads[0] if _takes_a_list(cls, grads) else grads

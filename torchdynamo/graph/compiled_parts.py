@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import torch
 
 from torchdynamo.graph.compiled_calls import in_context, save_nothing_more
-from torchdynamo.graph.compiled_nodes import hide_frames
+from torchdynamo.graph.compiled_nodes import compiled_class, hide_frames
 from torchdynamo.hook.install import Compiled
 
+POSITIONS = "_torchdynamo_positions"  # attribute of autograd functions: positions of their inputs, for each part
 CALL = "_torchdynamo_call"  # attribute of autograd nodes: what those of one call share
 
 
@@ -53,6 +54,24 @@ class Whole:
 
 Running = dict[int, Gradients]
 """Backwards of one call that are under way, by the number of autograd's task."""
+
+
+def input_edges(node: Any, tensors: Sequence[bool]) -> dict[int, tuple[Any, int]]:
+    """Return the edges by which autograd goes from a graph's node to what its inputs were computed by.
+
+    tensors: for each input, whether it is a tensor. Nothing is returned if AOTAutograd has added inputs or merged some.
+    """
+    positions: Sequence[Sequence[int]] = getattr(compiled_class(node), POSITIONS, (range(len(tensors)),))
+    found: dict[int, tuple[Any, int]] = {}
+    for number, part in enumerate(positions, 1):
+        there = [at for at in part if tensors[at]]
+        edges = node.next_functions
+        if number < len(positions):
+            (node, _), *edges = edges  # the ticket's comes first
+        if len(there) != len(edges):
+            return {}
+        found.update(zip(there, edges, strict=True))
+    return found
 
 
 def chained(base: Any, backward: Backward, device: torch.device, autocast: bool) -> Callable[..., Any]:
@@ -101,6 +120,7 @@ def chained(base: Any, backward: Backward, device: torch.device, autocast: bool)
             found = finished(begun, ctx.at)
             return (None, None, None if ctx.at == last else turn, *found)
 
+    setattr(CompiledFunction, POSITIONS, backward.positions)
     save_nothing_more(CompiledFunction)
     hide_frames(CompiledFunction)
     hide_frames(CompiledPart)
