@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from torchdynamo.bytecode.flow import loop_at, reachable, rebound, successors
+from torchdynamo.bytecode.flow import Loop, loop_at, reachable, rebound, successors
 from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.frame import Frame
@@ -47,14 +47,27 @@ def loop_behind(code: Code, at: int, start: int, after: int) -> ValueLoop | None
     loop = loop_at(code, start)
     if loop is None or at in loop.body:
         return None
-    test = code.instructions[loop.end]
-    if test.op != "BRANCH" or test.arg[0] != "true" or code.targets[test.arg[1]] != start:
+    test, leaving = test_of(code, loop)
+    if test is None:
         return None
     ways = successors(code)
-    if loop.end + 1 != after and after not in reachable([loop.end + 1], lambda each: ways[each][:1]):
+    if leaving != after and after not in reachable([leaving], lambda each: ways[each][:1]):
         return None
     stored = {each.arg for index, each in enumerate(code.instructions) if index in loop.body and each.op in BINDING}
-    return ValueLoop(start, loop.end, after, frozenset(stored & rebound(code)))
+    return ValueLoop(start, test, after, frozenset(stored & rebound(code)))
+
+
+def test_of(code: Code, loop: Loop) -> tuple[int | None, int]:
+    """Return the test at the end of a loop, which goes on if true, and what follows the loop; None if it has no such.
+
+    The test is a branch back, or a branch out of the loop before a jump back.
+    """
+    last, before = code.instructions[loop.end], code.instructions[loop.end - 1]
+    if last.op == "BRANCH" and last.arg[0] == "true" and code.targets[last.arg[1]] == loop.start:
+        return loop.end, loop.end + 1
+    if loop.start == loop.end or last.op != "JUMP" or before.op != "BRANCH" or before.arg[0] != "false":
+        return None, loop.end + 1
+    return loop.end - 1, code.targets[before.arg[1]]
 
 
 BINDING = ("STORE_FAST", "DELETE_FAST")
