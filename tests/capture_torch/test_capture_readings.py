@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from counting import Counting
@@ -160,3 +161,120 @@ def test_a_list_of_what_the_frame_has_written_is_not_known() -> None:
         torchdynamo.compile(written_first, backend="eager", fullgraph=True)(x, counts, counts[:])
     mine, theirs = torch.tensor([1, 3]), torch.tensor([1, 3])
     assert all(map(torch.equal, compiled(x, mine, mine[:]), written_first(x, theirs, theirs[:])))
+
+
+class Replaced(torch.nn.Module):
+    """Gives tensors other memory, and asks for what they hold."""
+
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor([3, 4]))
+
+    def forward(self, x: Any) -> Any:
+        before = self.count.tolist()
+        self.count.data = self.count + 1
+        made = torch.arange(3)
+        same, view = made.requires_grad_(False), made[1:]
+        same.data = torch.ones(3, dtype=torch.int64)
+        y = x * self.count[0].item() + before[1]
+        return y, before, made.tolist(), made[:1].tolist(), view.tolist(), 1 if self.count[1] == 4 else 2
+
+
+def test_other_memory_holds_other_numbers() -> None:
+    theirs, mine = Replaced(), Replaced()
+    compiled = torchdynamo.compile(mine, backend="eager")
+    for _ in range(3):
+        (one, *numbers), (other, *expected) = compiled(X), theirs(X)
+        assert torch.equal(one, other) and numbers == expected
+
+    def of_passed(x: Any, counts: Any, others: Any) -> Any:
+        counts.data = others
+        return x * len(counts[counts > 3].tolist())
+
+    given = X, torch.tensor([3, 4, 5]), torch.tensor([9, 9, 9])
+    with pytest.raises(torchdynamo.exc.Unsupported, match="tolist needs to know a number"):
+        torchdynamo.compile(of_passed, backend="eager", fullgraph=True)(*given)
+    assert torch.equal(torchdynamo.compile(of_passed, backend="eager")(*given), X * 3)
+
+
+ARRAY = np.array([3, 4, 5])
+OF_ARRAY = torch.from_numpy(ARRAY)
+BUFFER = bytearray([3, 4, 5])
+OF_BUFFER = torch.frombuffer(BUFFER, dtype=torch.uint8)
+
+
+def put(memory: Any) -> None:
+    memory[0] = 9
+
+
+WRITES = {
+    "item": put,
+    "method": lambda memory: memory.fill(9),
+    "out": lambda memory: np.add(memory, 6, out=memory),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_to_an_array_is_seen_in_a_tensor_of_its_memory(write: Any) -> None:
+    def of_kept(x: Any) -> Any:
+        before = OF_ARRAY.tolist()
+        write(ARRAY)
+        return x * OF_ARRAY[0].item(), before, OF_ARRAY.tolist()
+
+    def of_passed(x: Any, counts: Any, array: Any) -> Any:
+        write(array)
+        return [x * count for count in counts[counts > 3].tolist()]
+
+    compiled = torchdynamo.compile(of_kept, backend="eager")
+    for _ in range(3):
+        ARRAY[:] = 3, 4, 5
+        product, *numbers = of_kept(X)
+        ARRAY[:] = 3, 4, 5
+        one, *found = compiled(X)
+        assert torch.equal(one, product) and found == numbers
+    array, other = np.array([3, 4, 5]), np.array([3, 4, 5])
+    expected = of_passed(X, torch.from_numpy(other), other)
+    with pytest.raises(torchdynamo.exc.Unsupported, match="tolist needs to know a number"):
+        torchdynamo.compile(of_passed, backend="eager", fullgraph=True)(X, torch.from_numpy(array), array)
+    found = torchdynamo.compile(of_passed, backend="eager")(X, torch.from_numpy(array), array)
+    assert len(found) == 3 and all(map(torch.equal, found, expected))
+
+
+def test_a_write_to_a_buffer_is_seen_in_a_tensor_of_its_memory_without_any_graph() -> None:
+    def fn() -> Any:
+        put(BUFFER)
+        return OF_BUFFER.tolist()
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for _ in range(2):
+        BUFFER[0] = 3
+        assert compiled() == [9, 4, 5]
+
+
+HIDDEN = [0]
+
+
+def plus_hidden(x: torch.Tensor) -> torch.Tensor:
+    return x + HIDDEN[0]
+
+
+LIBRARY = torch.library.Library("read_state", "DEF")
+LIBRARY.define("opaque(Tensor x) -> Tensor")
+LIBRARY.impl("opaque", plus_hidden, "CPU")
+LIBRARY.impl("opaque", torch.empty_like, "Meta")
+LIBRARY.define("composite(Tensor x) -> Tensor")
+LIBRARY.impl("composite", plus_hidden, "CompositeImplicitAutograd")
+COUNT = torch.tensor([3])
+
+
+@pytest.mark.parametrize("name", ["opaque", "composite"])
+@pytest.mark.parametrize("overload", [False, True])
+def test_operators_of_the_program_may_read_what_changes(name: str, overload: bool) -> None:
+    packet = getattr(torch.ops.read_state, name)
+    operator = packet.default if overload else packet
+    compiled = torchdynamo.compile(lambda x: x * operator(COUNT)[0].item(), backend="eager")
+    for number in range(3):
+        HIDDEN[0] = number
+        assert torch.equal(compiled(X), X * (3 + number))

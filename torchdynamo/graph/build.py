@@ -355,7 +355,7 @@ class GraphBuilder(FakeExecution):
         """Return the tensor of a node made of constants alone, and of inputs that `at_entry` knows; None where it is
         not.
         """
-        return evaluate(node, self.record, at_entry)
+        return evaluate(node, self.record, at_entry, written=bool(self.mutated()))
 
     # -- the end --------------------------------------------------------------------------------------------------
     def count_operators(self) -> int:
@@ -389,7 +389,8 @@ class GraphBuilder(FakeExecution):
     def is_overwritten(self, node: Node) -> bool:
         """Return whether operations so far may have written to the memory of a node's value, or to a part of it."""
         written = bool(self.record.written) or self.record.everything_written
-        return written and any(map(self.record.wrote_to, memories_of([node.meta.get("example_value")])))
+        example = node.meta.get("example_value")
+        return written and (self.record.is_replaced(example) or any(map(self.record.wrote_to, memories_of([example]))))
 
     def mutated(self) -> list[Node]:
         """Return the inputs that operations so far may have written to."""

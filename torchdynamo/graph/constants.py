@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdynamo.graph.check import is_operator
 from torchdynamo.graph.numbers import SYMBOLIC
-from torchdynamo.graph.recording import WorldRecord, storage_of
+from torchdynamo.graph.recording import WorldRecord, is_foreign
 
 MOST_NODES = 64
 MOST_ELEMENTS = 4096
@@ -31,23 +31,30 @@ class NotConstant(Exception):
 
 
 class Deterministic(TorchDispatchMode):
-    """Lets only deterministic operators pass: no random numbers, no uninitialized memory."""
+    """Lets only deterministic operators of torch's own pass: no random numbers, no uninitialized memory."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags or "empty" in func.__name__:
+        if is_foreign(func) or torch.Tag.nondeterministic_seeded in func.tags or "empty" in func.__name__:
             raise NotConstant
         return func(*args, **(kwargs or {}))
 
 
-def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> torch.Tensor | None:
-    """Compute a node's tensor; None if it depends on anything but constants and inputs that `at_entry` knows."""
+def evaluate(
+    node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry, *, written: bool = False
+) -> torch.Tensor | None:
+    """Compute a node's tensor; None if it depends on anything but constants and inputs that `at_entry` knows.
+
+    written: an input was written to, be it a tensor or an array. Any other may share its memory, so none is known.
+    """
     if torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     try:
         wanted = ancestors(node, record)
-        known = {each: entered(each, record, at_entry) for each in wanted if each.op == "placeholder"}
+        known: dict[torch.fx.Node, Any] = {each: at_entry(each) for each in wanted if each.op == "placeholder"}
+        if known and (written or any(each is None for each in known.values())):
+            return None
         with torch.no_grad(), Deterministic():
             for each in wanted:
                 if each not in known:
@@ -58,19 +65,6 @@ def evaluate(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> tor
         return None
     result = known[node]
     return result if isinstance(result, torch.Tensor) else None
-
-
-def entered(node: torch.fx.Node, record: WorldRecord, at_entry: AtEntry) -> Any:
-    """Return the real tensor of an input. Raises NotConstant if the caller has none, or if any input was written to,
-    since it may share memory with this one.
-    """
-    inputs = [each.meta["example_value"] for each in node.graph.find_nodes(op="placeholder")]
-    if any(isinstance(fake, torch.Tensor) and written(fake, record) for fake in inputs):
-        raise NotConstant
-    real = at_entry(node)
-    if real is None:
-        raise NotConstant
-    return real
 
 
 def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
@@ -105,16 +99,22 @@ def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
     example = node.meta["example_value"]
     examples = example if isinstance(example, (tuple, list)) else [example]
     if all(isinstance(item, SYMBOLIC) for item in examples):
-        return (
-            node.target in SIZES if node.op == "call_method" else getattr(node.target, "__module__", "") == "_operator"
-        )
-    tensors = all(isinstance(item, torch.Tensor) and not written(item, record) for item in examples)
+        return is_of_numbers(node)
+    tensors = all(isinstance(item, torch.Tensor) and not record.changed(item) for item in examples)
     return tensors and all(may_be_small(item, node.op == "placeholder") for item in examples)
 
 
 def is_operation(node: torch.fx.Node) -> bool:
-    """Return whether the node runs an operator."""
-    return node.op == "call_method" or (node.op == "call_function" and is_operator(node.target))
+    """Return whether the node runs an operator of torch's or Python's: others may do whatever they like."""
+    own = is_operator(node.target) and not is_foreign(node.target)
+    return node.op == "call_method" or (node.op == "call_function" and own)
+
+
+def is_of_numbers(node: torch.fx.Node) -> bool:
+    """Return whether the node takes a tensor's size, or computes with numbers as Python's operators do."""
+    if node.op == "call_method":
+        return node.target in SIZES
+    return node.op == "call_function" and getattr(node.target, "__module__", None) == "_operator"
 
 
 def may_be_small(fake: torch.Tensor, entered: bool) -> bool:
@@ -131,7 +131,3 @@ def size_of(real: Any) -> int:
     if isinstance(real, (tuple, list)):
         return sum(map(size_of, real))
     return real.numel() if isinstance(real, torch.Tensor) else 1
-
-
-def written(fake: torch.Tensor, record: WorldRecord) -> bool:
-    return record.wrote_to(storage_of(fake))

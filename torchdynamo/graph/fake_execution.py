@@ -70,7 +70,7 @@ class FakeExecution:
         contents = self._contents(fake_args, fake_kwargs) if self.wrapped else []
         asked, known = target, shape_env.Snapshot(self.numbers.env) if self.numbers else None
         if target is setattr:  # `.data =` puts other memory in the place of this
-            self.record.write(fake_args[:1])
+            self.record.replace(fake_args[0])
         if shape_env.is_symbolic(fake_args):
             target = torch_compat.takes_symbols(target)
             torch_compat.forget_contents(tensors_in([*fake_args[:1], *filter(is_shaped, fake_args[1:])]))

@@ -34,6 +34,7 @@ class WorldRecord:
         self.latest: set[int] = set()  # addresses of storages written since its reader cleared it; 0: unknown
         # Keyed by address; the storage is kept alive so that no other can get its address.
         self.written: dict[int, torch.UntypedStorage] = {}
+        self.replaced: list[torch.Tensor] = []  # tensors that were given other memory
         self.loose: dict[int, torch.UntypedStorage] = {}
         # Address of a copy made since this was cleared -> its storage, and its original's.
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
@@ -77,6 +78,19 @@ class WorldRecord:
                         self.latest.add(storage._cdata)
             elif isinstance(tensor, (tuple, list)):
                 self.write(tensor)
+
+    def replace(self, tensor: torch.Tensor) -> None:
+        """Record that a tensor is given other memory, as `tensor.data = other` does: a write to what it had, too."""
+        self.write([tensor])
+        self.replaced.append(tensor)
+
+    def is_replaced(self, tensor: Any) -> bool:
+        """Return whether a tensor was given other memory."""
+        return any(each is tensor for each in self.replaced)
+
+    def changed(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor may have been written to, or was given other memory."""
+        return self.is_replaced(tensor) or self.wrote_to(storage_of(tensor))
 
     def copied_from(self, memory: int) -> Iterator[int]:
         """Yield this memory's address, then those of the memory that it is a copy of, in turn."""
@@ -127,6 +141,17 @@ COLLECTIVES |= {"symm_mem", "_dtensor"}
 WAIT = "wait_tensor"
 
 
+def is_foreign(op: Any) -> bool:
+    """Return whether this is an operator of which the schema may not declare all side effects: a custom one, or one
+    that calls functions.
+    """
+    if isinstance(op, torch._ops.OpOverloadPacket):
+        return op._qualified_op_name.partition("::")[0] not in OWN_NAMESPACES
+    if isinstance(op, torch._ops.OpOverload):
+        return op.namespace not in OWN_NAMESPACES
+    return isinstance(op, torch._ops.HigherOrderOperator)
+
+
 def is_collective(op: Any) -> bool:
     """Return whether this is an operator that communicates with other ranks."""
     if isinstance(op, torch._ops.OpOverloadPacket):
@@ -141,7 +166,7 @@ class _Effect:
     __slots__ = ("collective", "copies", "foreign", "random", "switches", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
-        self.foreign = op.namespace not in OWN_NAMESPACES
+        self.foreign = is_foreign(op)
         self.collective = is_collective(op)
         self.random = torch.Tag.nondeterministic_seeded in op.tags
         self.copies = op._schema.name in COPYING

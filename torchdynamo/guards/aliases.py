@@ -77,8 +77,8 @@ def dict_guards(vm: Machine, new: Source | None) -> list[Guard]:
 
 
 def inputs_of(vm: Machine, gm: Any) -> tuple[list[Input], list[Input]]:
-    """Return the inputs that the graph writes to, arrays among them, and its other inputs."""
-    names = mutated_inputs(gm)
+    """Return the inputs that the graph writes to, arrays among them, and all that it, or its capture, only reads."""
+    names = () if gm is None else mutated_inputs(gm)
     written: list[Input] = []
     read: list[Input] = []
     for value in vm.inputs:
@@ -129,7 +129,7 @@ def must_be_apart(vm: Machine, gm: Any) -> list[tuple[tuple[Any, ...], tuple[Any
     What the graph writes must be apart from what the frame read, and the graph's inputs from what the frame writes.
     """
     by_frame, seen = memories(vm)
-    if gm is None or not (by_frame or seen):
+    if not (by_frame or seen):
         return []
     by_graph, given = inputs_of(vm, gm)
     pairs = [(tuple(in_memory(by_graph)), (*by_frame, *seen)), (tuple(by_frame), tuple(in_memory(given)))]
