@@ -224,6 +224,7 @@ def batched(x: torch.Tensor) -> torch.Tensor:
     return torch.func.vmap(lambda each: each * each + x)(x)
 
 
+in_this_torch = pytest.mark.skipif(torch.__version__ < "2.13", reason="torch.export.save does not write it there")
 VALUES = [
     chosen,
     checked,
@@ -231,8 +232,8 @@ VALUES = [
     cut,
     without_gradients,
     asserted_without_gradients,
-    answered_without_gradients,
-    batched,
+    pytest.param(answered_without_gradients, marks=in_this_torch),
+    pytest.param(batched, marks=in_this_torch),
 ]
 
 

@@ -26,7 +26,7 @@ from torchdynamo.graph.errors import (
 )
 from torchdynamo.graph.mutation import effects_of, makes_leaves, mutated_inputs
 
-HERE = Position("example.py", 7, function="toy_example")
+HERE = Position("no such/example.py", 7, function="toy_example")
 
 
 class Tape:
@@ -137,7 +137,7 @@ def test_nodes_carry_example_and_position_only() -> None:
     tape = Tape(a=torch.randn(3))
     node = tape.call("relu", tape.nodes["a"])
     assert set(node.meta) == {"example_value", "stack_trace"}
-    assert node.meta["stack_trace"] == 'File "example.py", line 7, in toy_example'
+    assert node.meta["stack_trace"] == 'File "no such/example.py", line 7, in toy_example'
 
 
 # -- stand-ins ---------------------------------------------------------------------------------------------------------
