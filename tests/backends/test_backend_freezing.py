@@ -12,6 +12,7 @@ import torch
 from fake_cuda_graphs import FakeDevice
 from torch import nn
 from torch._inductor.utils import run_and_get_code
+from torch.utils import _pytree as pytree
 
 import torchdynamo
 from torchdynamo.backends import freezing
@@ -132,6 +133,44 @@ def test_results_in_the_memory_of_parameters() -> None:
     assert bias is model.bias and transposed.data_ptr() == model.weight.data_ptr()
     transposed.fill_(3)
     assert (model.weight == 3).all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda model: model.weight * 2,
+        lambda model: model.weight.t().contiguous(),
+        lambda model: model.weight.clone(),
+        lambda model: (model.weight * 2).unbind(),
+        lambda model: (model.weight + model.bias)[1:].sum(0),
+    ],
+)
+def test_results_that_are_computed_of_parameters_alone_are_new_in_each_call(computed: Callable[[Any], Any]) -> None:
+    model = nn.Linear(4, 4)
+    fn = torchdynamo.compile(lambda x: (model(x), computed(model)), **FROZEN)
+    x, want = torch.ones(2, 4), computed(model)
+    for _ in range(3):
+        got = fn(x)[1]
+        torch.testing.assert_close(got, want)
+        for one, other in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
+            assert not one.requires_grad and one.storage_offset() == other.storage_offset()
+            one.zero_().requires_grad_()
+
+
+@torch.no_grad()
+def test_what_a_graph_has_computed_of_parameters_can_be_written_to_after_it() -> None:
+    model = nn.Linear(4, 4)
+
+    def fn(x: Any) -> Any:
+        doubled = model.weight * 2
+        print(end="")
+        doubled.add_(1)
+        return x @ doubled
+
+    compiled = torchdynamo.compile(fn, **FROZEN)
+    for _ in range(3):
+        check(compiled, fn, torch.ones(2, 4))
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +24,29 @@ def memory_of(example: object) -> object:
     """Return what tells the memory of a tensor of the graph from others; None for what is no tensor with strides."""
     is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
     return example.untyped_storage()._cdata if isinstance(example, torch.Tensor) and is_strided else None
+
+
+def sources_of_lasting_results(graph: torch.fx.Graph, constants: Collection[torch.fx.Node]) -> set[torch.fx.Node]:
+    """Return the nodes from which results are computed that are the same in all calls, if these inputs are constants.
+
+    Numbers, such as sizes of an input, count as constants.
+    """
+    numbers = (int, float, bool, *SYMBOLIC)
+    moving: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        is_input = node.op == "placeholder" and node not in constants
+        if not isinstance(node.meta.get("example_value"), numbers) and (
+            is_input or not moving.isdisjoint(node.all_input_nodes)
+        ):
+            moving.add(node)
+    waiting = [node for node in graph.output_node().all_input_nodes if node not in moving]
+    found: set[torch.fx.Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found
 
 
 class FrozenGraph(NamedTuple):
@@ -103,20 +126,23 @@ class Subgraph:
     @functools.cached_property
     def static(self) -> list[int]:
         """The positions of the inputs that members may make constants of: parameters and buffers that nobody writes to,
-        and whose memory no result shares.
+        whose memory no result shares, and of which no result is computed without other inputs: such a result would be
+        one tensor for all calls.
         """
         if not self.constants or self.wants_gradients:
             return []
         written = set(mutated_positions(self.gm))
         returned = {memory_of(each) for each in self.results}
-        return [
-            position
+        found = {
+            node: position
             for position, node in enumerate(self.placeholders)
             if node.meta.get("static_input")
             and position not in written
             and type(self.example_inputs[position]) in PLAIN
             and memory_of(node.meta.get("example_value")) not in returned
-        ]
+        }
+        lasting = sources_of_lasting_results(self.gm.graph, found)
+        return [position for node, position in found.items() if node not in lasting]
 
     @functools.cached_property
     def moving(self) -> list[int]:
