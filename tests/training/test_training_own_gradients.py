@@ -72,6 +72,48 @@ class AsksWhatItSaved(torch.autograd.Function):
         return (grad @ x.t()) * found, None
 
 
+class AsksOfTheGradient(torch.autograd.Function):
+    """Has another derivative where the gradient it is given has a history, and in another mode."""
+
+    @staticmethod
+    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(w, x)
+        return w @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        w, x = ctx.saved_tensors
+        factor = 1 if torch.is_grad_enabled() else 2
+        return (grad @ x.t()) * factor, w.t() @ grad if (grad * 2).requires_grad else w.t() @ grad.detach() * 5
+
+
+class AsksOfItsResult(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        made = w.exp() @ x
+        ctx.save_for_backward(w, x, made)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        w, x, made = ctx.saved_tensors
+        return (grad @ x.t()) * w.exp() * (2 if made.is_leaf else 3), None
+
+
+class RefusesTheMode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(w, x)
+        return w @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise NotImplementedError("no second derivative")
+        w, x = ctx.saved_tensors
+        return grad @ x.t(), w.t() @ grad
+
+
 def derivatives(fn: Any, function: Any, both: bool, second: bool) -> list[torch.Tensor | None]:
     w = torch.linspace(-1, 2, 12).view(3, 4).requires_grad_()
     x = torch.linspace(3, 1, 8).view(4, 2).requires_grad_(both)
@@ -105,10 +147,30 @@ def test_derivatives(function: Any, backend: str, both: bool, second: bool) -> N
 
 
 @pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
-@pytest.mark.parametrize("function", [Calls, AsksWhatItSaved])
+@pytest.mark.parametrize("function", [Calls, AsksWhatItSaved, AsksOfTheGradient, AsksOfItsResult])
 def test_what_is_not_followed(function: Any, second: bool) -> None:
     compiled = torchdynamo.compile(program, backend="eager")
     assert_alike(derivatives(program, function, True, second), derivatives(compiled, function, True, second))
+
+
+def test_a_history_that_only_the_gradient_has() -> None:
+    def found(fn: Any, given: bool) -> list[torch.Tensor]:
+        w, x = torch.ones(3, 4, requires_grad=True), torch.ones(4, 2, requires_grad=True)
+        grads = torch.full((3, 2), 2.0, requires_grad=given)
+        return [*torch.autograd.grad(fn(w, x), [w, x], grads, create_graph=True)]
+
+    compiled = torchdynamo.compile(AsksOfTheGradient.apply, backend="eager")
+    for given in (False, True):
+        expected, got = found(AsksOfTheGradient.apply, given), found(compiled, given)
+        assert_alike([*expected], [*got])
+        assert [each.requires_grad for each in expected] == [each.requires_grad for each in got]
+
+
+def test_a_backward_that_refuses_to_be_differentiated() -> None:
+    compiled = torchdynamo.compile(program, backend="eager")
+    assert_alike(derivatives(program, RefusesTheMode, True, False), derivatives(compiled, RefusesTheMode, True, False))
+    with pytest.raises(NotImplementedError, match="no second derivative"):
+        derivatives(compiled, RefusesTheMode, True, True)
 
 
 def test_gradients_of_what_is_saved_end_the_graph() -> None:

@@ -10,6 +10,7 @@ import types
 
 import torch
 
+from torchdynamo.capture.torch import histories
 from torchdynamo.capture.types import exceptions
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.heap import MISSING
@@ -152,6 +153,7 @@ def reduce_tensor(vm: Machine, self: Value, proto: Value) -> Value:
     """Return the parts of a tensor for copy.copy, which shares the memory and has no history."""
     if self.__class__ is not TensorNode or self.pytype is not torch.Tensor or self.fake.requires_grad:
         raise Break("unsupported method", name="__reduce_ex__", type=self.pytype.__name__)
+    histories.refuse_unknown(vm, self, "__reduce_ex__")
     real = vm.input_objects.get(self.node)
     if vm.effects.wrote_in(self.fake) or getattr(real, "__dict__", None):
         raise Break("unsupported method", name="__reduce_ex__", type="Tensor")

@@ -98,7 +98,7 @@ class BackwardInliner:
         """Return the gradient of one result as an argument of the backward, or None if it is missing."""
         if there:
             given = self.enter(result, "grad", True)
-            if self.grad and isinstance(given, TensorNode):  # where gradients have histories of their own
+            if self.grad and isinstance(given, TensorNode):  # where gradients may have histories of their own
                 given.fake.requires_grad_()
             return given
         next(self.given)
@@ -108,6 +108,8 @@ class BackwardInliner:
         """Make an argument of the graph of the backward, like a value of the frame."""
         node = self.builder.argument(hint, value.fake, gradient)
         self.places[node] = next(self.given)
+        if gradient or any(isinstance(each, TensorNode) and each.fake is value.fake for each in self.call.results):
+            self.vm.later_histories.add(node)
         return type(value)(node, node.meta["example_value"], value.pytype)
 
     def bring(self, value: Value) -> Value:
@@ -262,7 +264,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
             try:
                 ways.append((choices[0], grad, follower.follow(fn)))
             except Raised:  # so it would if it came to that
-                if not ways:
+                if grad or not ways:
                     raise call.unfollowed() from None
             except Break:
                 if grad is not None or ways:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo.capture.torch import histories
 from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def stacked(vm: Machine, data: Value, kwargs: dict[str, Value]) -> Value | None:
     tensors = any(number.__class__ is TensorNode for number in numbers)
     if not shape or not tensors or not plain or is_told_otherwise(vm):
         return None
-    kinds = [dtype_of(number) for number in numbers]
+    kinds = [dtype_of(vm, number) for number in numbers]
     known = [kind for kind in kinds if kind is not None]
     wanted: Any = promoted(known) if options.get("dtype") is None else options["dtype"]
     device = device_of(options.get("device"))
@@ -70,10 +71,11 @@ def collect(vm: Machine, value: Value, numbers: list[Value]) -> tuple[int, ...] 
     return None if inner is None else (len(items), *inner)
 
 
-def dtype_of(number: Value) -> torch.dtype | None:
+def dtype_of(vm: Machine, number: Value) -> torch.dtype | None:
     """Return the dtype of a tensor without dimensions, or of a constant; None where it is something else."""
     if isinstance(number, TensorNode):
-        fake, plain = number.fake, number.pytype is torch.Tensor and not number.fake.requires_grad
+        fake, followed = number.fake, number.fake.requires_grad or histories.is_unknown(vm, number)
+        plain = number.pytype is torch.Tensor and not followed
         there = fake.layout is torch.strided and fake.device.type != "meta"
         return fake.dtype if plain and there and fake.dim() == 0 else None
     if number.__class__ is Known and number.pytype in (bool, int, float):

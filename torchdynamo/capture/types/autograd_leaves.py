@@ -11,6 +11,7 @@ import torch.autograd
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.functions.torch_checkpoint import note_backward
+from torchdynamo.capture.torch import histories
 from torchdynamo.capture.torch.overrides import of_class
 from torchdynamo.capture.torch.tensor_subclasses import overrides, read
 from torchdynamo.capture.vm.machine import Machine
@@ -30,6 +31,7 @@ def require_grad(vm: Machine, self: Value, requires_grad: Value = TRUE) -> Value
     if self.__class__ is not TensorNode:
         raise Break("unsupported method", name="requires_grad_", type=self.pytype.__name__)
     if not torch._C._functorch.is_functorch_wrapped_tensor(self.fake):
+        histories.refuse_unknown(vm, self, "requires_grad")
         if self.fake.requires_grad is vm.concretely(requires_grad):
             return self
         is_leaf(vm, self)
@@ -47,10 +49,18 @@ def detach(vm: Machine, self: Value) -> Value:
     return vm.emit("call_method", "detach_", [self], {})
 
 
+@models(BASE, ".requires_grad")
+def requires_grad(vm: Machine, self: TensorNode) -> Value:
+    """Return whether autograd follows a tensor, which the guards of inputs compare."""
+    histories.refuse_unknown(vm, self, "requires_grad")
+    return Known(self.fake.requires_grad)
+
+
 @models(BASE, ".is_leaf")
 def is_leaf(vm: Machine, self: TensorNode) -> Value:
     """Return whether a tensor is a leaf of autograd, guarded if it is an input."""
     vm.refuse_copies(self)
+    histories.refuse_unknown(vm, self, "is_leaf")
     real = vm.input_objects.get(self.node)
     if real is not None and self.source is not None:
         vm.guard(Source("attr", self.source, "is_leaf"), "EQUALS_MATCH", read(real, "is_leaf"))

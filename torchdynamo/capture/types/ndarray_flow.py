@@ -15,7 +15,7 @@ import torch.fx
 
 from torchdynamo.capture.functions import warnings
 from torchdynamo.capture.speculate import may_raise
-from torchdynamo.capture.torch import arguments, numpy_arrays, numpy_memory, numpy_numbers
+from torchdynamo.capture.torch import arguments, histories, numpy_arrays, numpy_memory, numpy_numbers
 from torchdynamo.capture.torch.numpy_arrays import Flowing, flowing, flows
 from torchdynamo.capture.torch.numpy_tables import (
     FUNCTIONS,
@@ -62,6 +62,8 @@ def numpy(vm: Machine, self: TensorNode, /, *, force: Value = FALSE) -> Value:
         for step in ("detach", "cpu", "resolve_conj", "resolve_neg"):
             self = vm.call_method(self, step)  # type: ignore[assignment]
     fake = self.fake
+    if vm.grad_mode_unknown or torch.is_grad_enabled():
+        histories.refuse_unknown(vm, self, "numpy")
     if fake.requires_grad and vm.grad_mode_unknown:
         raise Break("data-dependent value", name="numpy")
     if fake.requires_grad and torch.is_grad_enabled():

@@ -79,7 +79,7 @@ OUTSIDE = [
 ]
 # Attributes that follow from what a tensor's own guard compares: others are guarded when they are read.
 FOLLOWING = {
-    *("dtype", "device", "layout", "requires_grad", "shape", "ndim", "itemsize", "nbytes", "is_nested", "is_quantized"),
+    *("dtype", "device", "layout", "shape", "ndim", "itemsize", "nbytes", "is_nested", "is_quantized"),
     *("is_cpu", "is_cuda", "is_ipu", "is_maia", "is_meta", "is_mkldnn", "is_mps", "is_mtia", "is_sparse"),
     *("is_sparse_csr", "is_vulkan", "is_xla", "is_xpu"),
 }

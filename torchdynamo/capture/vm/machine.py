@@ -87,6 +87,7 @@ class Machine(CaptureState):
         self.modes_off = self.subclasses_off = 0  # blocks in which they are not asked
         self.repeats: RepeatedCalls | None = None  # None: each call is executed
         self.grad_mode_unknown = False  # what is followed runs later, wherever somebody asks for gradients
+        self.later_histories: set[torch.fx.Node] = set()  # inputs of a backward that may have a history when it runs
 
     run = interpreter.run
     call = calls.call
