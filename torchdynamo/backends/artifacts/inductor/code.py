@@ -27,6 +27,7 @@ from torchdynamo.backends.artifacts.inductor import wrapper_code
 from torchdynamo.backends.artifacts.inductor.kernels import library_of, load_kernel
 from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_extern, namespace
 from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
+from torchdynamo.graph import torch_compat
 
 # Attribute of a function that torch's own front end is not to trace, as a backward is wrapped in: the function inside.
 NOT_TRACED = "_torchdynamo_orig_callable"
@@ -50,6 +51,8 @@ def graph_of(run: Any) -> Any:
 def encode_code(run: Any, blobs: dict[str, bytes]) -> Value:
     """Return what AOTAutograd calls as data. Raises CannotStore if it needs more than kernels of the CPU."""
     graph = graph_of(run)
+    if torch_compat.INDUCTOR_HAS_OLD_EDGES:
+        raise CannotStore("Inductor is of a PyTorch before 2.13")
     if graph.device_types - {"cpu"}:
         raise CannotStore(f"kernels run on {', '.join(sorted(graph.device_types - {'cpu'}))}")
     if graph.frozen_param_names or graph.torchbind_constants or graph.opaque_value_type_classes:
