@@ -52,7 +52,7 @@ def encode_code(run: Any, blobs: dict[str, bytes]) -> Value:
     """Return what AOTAutograd calls as data. Raises CannotStore if it needs more than kernels of the CPU."""
     graph = graph_of(run)
     if torch_compat.INDUCTOR_HAS_OLD_EDGES:
-        raise CannotStore("Inductor is of a PyTorch before 2.13")
+        raise CannotStore("what Inductor compiles in this PyTorch has another form")
     if graph.device_types - {"cpu"}:
         raise CannotStore(f"kernels run on {', '.join(sorted(graph.device_types - {'cpu'}))}")
     if graph.frozen_param_names or graph.torchbind_constants or graph.opaque_value_type_classes:
