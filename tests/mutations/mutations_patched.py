@@ -212,8 +212,9 @@ def tensor_iadd_patched() -> Mutation:
 
 
 @mutation
-def tensor_getitem_patched() -> Mutation:
-    return Mutation(lambda x: x[0] * 2, one, setting(torch.Tensor, "__getitem__", lambda a, b: a.add(7)))
+def tensor_negation_patched() -> Mutation:
+    # not `__getitem__`: CPython leaves a class that had one a sequence, which `torch.tensor([tensor])` then fails on
+    return Mutation(lambda x: -x * 2, one, setting(torch.Tensor, "__neg__", lambda a: a.add(7)))
 
 
 @mutation

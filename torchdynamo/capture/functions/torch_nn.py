@@ -55,19 +55,14 @@ def softmax(vm: Machine, fn: Callable[..., Any], args: Sequence[Value], given: d
     return vm.emit("call_function", fn, [tensor], {"dim": Known(0 if dims in (0, 1, 3) else 1), **rest})
 
 
-@function(torch.nn.functional.softmax)
-def softmax_of(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    return softmax(vm, torch.nn.functional.softmax, args, kwargs)
+def softmax_of(fn: Callable[..., Any]) -> Callable[..., Value]:
+    """Return the rule of one of the functions."""
+    return lambda vm, /, *args, **kwargs: softmax(vm, fn, args, kwargs)
 
 
-@function(torch.nn.functional.log_softmax)
-def log_softmax_of(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    return softmax(vm, torch.nn.functional.log_softmax, args, kwargs)
-
-
-@function(torch.nn.functional.softmin)
-def softmin_of(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-    return softmax(vm, torch.nn.functional.softmin, args, kwargs)
+for each in (torch.nn.functional.softmax, torch.nn.functional.log_softmax, torch.nn.functional.softmin):
+    if each.__module__ == torch.nn.functional.__name__:  # and not a function that the program has put in its place
+        function(each)(softmax_of(each))
 
 
 # -- flex_attention ---------------------------------------------------------------------------------------------------
