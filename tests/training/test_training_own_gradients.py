@@ -10,6 +10,16 @@ import torch
 import torchdynamo
 
 
+def product(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    ctx.save_for_backward(w, x)
+    return w @ x
+
+
+def product_of_sine(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    ctx.save_for_backward(w, x)
+    return w.sin() @ x
+
+
 class Bilinear(torch.autograd.Function):
     """Has its derivative computed by autograd, of copies."""
 
@@ -31,10 +41,7 @@ class Bilinear(torch.autograd.Function):
 
 
 class AsksForTheMode(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(w, x)
-        return w.sin() @ x
+    forward = staticmethod(product_of_sine)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
@@ -47,10 +54,7 @@ class AsksForTheMode(torch.autograd.Function):
 class Calls(torch.autograd.Function):
     """Calls another such function where gradients are on."""
 
-    @staticmethod
-    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(w, x)
-        return w @ x
+    forward = staticmethod(product)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
@@ -59,10 +63,7 @@ class Calls(torch.autograd.Function):
 
 
 class AsksWhatItSaved(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(w, x)
-        return w.sin() @ x
+    forward = staticmethod(product_of_sine)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
@@ -75,10 +76,7 @@ class AsksWhatItSaved(torch.autograd.Function):
 class AsksOfTheGradient(torch.autograd.Function):
     """Has another derivative where the gradient it is given has a history, and in another mode."""
 
-    @staticmethod
-    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(w, x)
-        return w @ x
+    forward = staticmethod(product)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:
@@ -101,10 +99,7 @@ class AsksOfItsResult(torch.autograd.Function):
 
 
 class RefusesTheMode(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(w, x)
-        return w @ x
+    forward = staticmethod(product)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> Any:

@@ -113,6 +113,12 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+def address_of(tensor: torch.Tensor) -> int | None:
+    """Return what tells the memory of a tensor from other memory; None for sparse tensors and some subclasses."""
+    storage = storage_of(tensor)
+    return None if storage is None else storage._cdata
+
+
 def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage | None]:
     """Return the storage of a tensor; of a wrapper, those of the tensors inside."""
     if type(tensor) is torch_compat.fake_tensor_type() or not wrappers.is_wrapper(tensor):

@@ -4,7 +4,8 @@
     run = load(artifact.data, read_blob)         # in another process: takes and returns what `compiled` does
 
 A backend takes part by a file in `kinds/`. For those with AOTAutograd, `aot/noting.py` notes, at compile time, what
-that is about to run; a kind adds the code inside. `aten.py` has graphs of ATen operators as data. For Inductor,
+that is about to run; a kind adds the code inside. `operators.py` finds torch's operators by their names. `aten.py` has
+graphs of ATen operators as data. For Inductor,
 `inductor/wrapper_code.py` takes from the Python that Inductor wrote the functions which call kernels;
 `inductor/namespace.py` is what their names mean in both processes; `inductor/kernels.py` loads kernels.
 """

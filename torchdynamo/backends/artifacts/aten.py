@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.aot import bernoulli_in_memory_order, uncaptured
+from torchdynamo.backends.artifacts.aot.noting import unwrapped
 from torchdynamo.backends.artifacts.artifact import (
     BadArtifact,
     CannotStore,
@@ -27,7 +28,7 @@ from torchdynamo.backends.artifacts.artifact import (
     field,
     read_verified,
 )
-from torchdynamo.backends.artifacts.inductor.namespace import OF_FILES, of_torch
+from torchdynamo.backends.artifacts.operators import binding_of, of_torch
 from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
 from torchdynamo.backends.bindings import BINDINGS, bare
 from torchdynamo.backends.ensemble.graph_data import graph_of, nodes_of
@@ -50,19 +51,14 @@ ARITHMETIC: dict[str, Any] = {
 }
 """Functions of numbers and sequences, which reach nothing else."""
 OURS = {each.__name__: each for each in (bernoulli_in_memory_order, count_writes_under_modes)}
-NOT_TRACED = "_torchdynamo_orig_callable"  # as in `inductor/code.py`
 
 
 def module_of(run: Any) -> torch.fx.GraphModule:
     """Return the graph that AOTAutograd calls. Raises CannotStore for what another compiler has made."""
-    while not isinstance(run, Compiled):
-        inner = getattr(run, NOT_TRACED, None)
-        if inner is None:
-            raise CannotStore(f"AOTAutograd calls code by a {type(run).__name__}")
-        run = inner
-    module = getattr(run.fn, "__self__", None)
+    function = unwrapped(run, Compiled, "code").fn
+    module = getattr(function, "__self__", None)
     if not isinstance(module, torch.fx.GraphModule):
-        raise CannotStore(f"AOTAutograd calls code of a {type(run.fn).__name__}")
+        raise CannotStore(f"AOTAutograd calls code of a {type(function).__name__}")
     return module
 
 
@@ -132,13 +128,6 @@ def named(name: str) -> Any:
     if found is None:
         raise BadArtifact(f"there is no function {name} here")
     return found
-
-
-def binding_of(place: Any, name: str) -> Any:
-    """Return the binding that is generated for an operator of torch's own, overloads and all; None if there is none."""
-    found = getattr(place, name, None)
-    is_operator = name not in OF_FILES and isinstance(getattr(torch.ops.aten, name, None), torch._ops.OpOverloadPacket)
-    return found if is_operator and isinstance(found, BINDINGS) else None
 
 
 def decode_graph(data: dict[str, Value], read_blob: ReadBlob) -> Run:

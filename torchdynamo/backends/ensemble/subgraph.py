@@ -15,15 +15,15 @@ from torchdynamo.backends.preserve import mutated_positions
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.mutation import Effects, effects_of
 from torchdynamo.graph.numbers import SYMBOLIC
+from torchdynamo.graph.recording import address_of
 from torchdynamo.graph.sizes import sizes_of
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def memory_of(example: object) -> object:
-    """Return what tells the memory of a tensor of the graph from others; None for what is no tensor with strides."""
-    is_strided = isinstance(example, torch.Tensor) and example.layout is torch.strided
-    return example.untyped_storage()._cdata if isinstance(example, torch.Tensor) and is_strided else None
+def memory_of(example: object) -> int | None:
+    """Return what tells the memory of a value of the graph from other memory; None for what has none of its own."""
+    return address_of(example) if isinstance(example, torch.Tensor) else None
 
 
 def sources_of_lasting_results(graph: torch.fx.Graph, constants: Collection[torch.fx.Node]) -> set[torch.fx.Node]:

@@ -22,7 +22,7 @@ from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, TensorNode, Value
-from torchdynamo.graph.recording import storage_of
+from torchdynamo.graph.recording import address_of
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -179,11 +179,6 @@ def may_be_saved(vm: Machine, tensor: TensorNode) -> bool:
 
 def tensors_of(node: torch.fx.Node) -> list[torch.Tensor]:
     return [each for each in pytree.tree_leaves(node.meta.get("example_value")) if isinstance(each, torch.Tensor)]
-
-
-def address_of(fake: torch.Tensor) -> int | None:
-    storage = storage_of(fake)
-    return None if storage is None else storage._cdata
 
 
 # -- the functions ----------------------------------------------------------------------------------------------------

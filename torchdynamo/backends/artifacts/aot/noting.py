@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from torch.utils import _pytree as pytree
 
+from torchdynamo.backends.artifacts.artifact import CannotStore
 from torchdynamo.backends.ddp_buckets import ByBuckets
 from torchdynamo.backends.double_backward import DoubleBackward, GradientFacts
 from torchdynamo.backends.handoff import Handoff
@@ -29,6 +30,8 @@ NEEDED: dict[str, Callable[[Any], bool]] = {
     f"{WRAPPERS}.FunctionalizedRngRuntimeWrapper.post_compile": lambda metadata: metadata.is_rng_op_functionalized,
 }
 NOTES = "_torchdynamo_notes"  # attribute of what the backend returns
+# Attribute of a function that torch's own front end is not to trace, as a backward is wrapped in: the function inside.
+NOT_TRACED = "_torchdynamo_orig_callable"
 _thread = threading.local()
 
 
@@ -111,3 +114,16 @@ def notes_of(compiled: Any) -> Notes | None:
     """Return the notes on a compiled graph; None for what another backend made, and for a graph of several variants."""
     notes = None if isinstance(compiled, ByBuckets) else getattr(compiled, NOTES, None)
     return notes if isinstance(notes, Notes) else None
+
+
+def unwrapped(run: Any, kind: type, what: str, serializable: Any = ()) -> Any:
+    """Return the object of a type inside of what AOTAutograd calls. Raises CannotStore if there is none.
+
+    what: names it in the reason. serializable: AOTAutograd's type of wrappers for its cache, which hold what they call.
+    """
+    while not isinstance(run, kind):
+        inner = run.compiled_fn if isinstance(run, serializable) else getattr(run, NOT_TRACED, None)
+        if inner is None:
+            raise CannotStore(f"AOTAutograd calls {what} by a {type(run).__name__}")
+        run = inner
+    return run

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torchdynamo.backends.artifacts.aot.noting import unwrapped
 from torchdynamo.backends.artifacts.artifact import (
     BadArtifact,
     CannotStore,
@@ -29,8 +30,6 @@ from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_e
 from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
 from torchdynamo.graph import torch_compat
 
-# Attribute of a function that torch's own front end is not to trace, as a backward is wrapped in: the function inside.
-NOT_TRACED = "_torchdynamo_orig_callable"
 THREADS = re.compile(r"#pragma omp parallel num_threads\((\d+)\)")
 MAGIC = importlib.util.MAGIC_NUMBER  # of the bytecode of this Python
 
@@ -40,12 +39,7 @@ def graph_of(run: Any) -> Any:
     from torch._functorch._aot_autograd.runtime_wrappers import SerializableCompiledFunction
     from torch._inductor.output_code import CompiledFxGraph
 
-    while not isinstance(run, CompiledFxGraph):
-        inner = run.compiled_fn if isinstance(run, SerializableCompiledFunction) else getattr(run, NOT_TRACED, None)
-        if inner is None:
-            raise CannotStore(f"AOTAutograd calls kernels by a {type(run).__name__}")
-        run = inner
-    return run
+    return unwrapped(run, CompiledFxGraph, "kernels", SerializableCompiledFunction)
 
 
 def encode_code(run: Any, blobs: dict[str, bytes]) -> Value:

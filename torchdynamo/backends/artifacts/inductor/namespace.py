@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from cmath import nanj
-from collections.abc import Callable, Iterable, Mapping
-from types import BuiltinFunctionType, SimpleNamespace
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from torchdynamo import _native
 from torchdynamo.backends.artifacts.artifact import BadArtifact
+from torchdynamo.backends.artifacts.operators import binding_of, of_torch
 
 
 class Name(NamedTuple):
@@ -49,26 +50,6 @@ BUILTINS: dict[str, Any] = {
     + (AssertionError, RuntimeError, ZeroDivisionError)
 }
 BUILTINS["__build_class__"] = __build_class__
-# Namespaces of operators that torch's own libraries define in C++.
-NATIVE_OPERATORS = frozenset("aten inductor mkl mkldnn mkldnn_prepacked onednn quantized _quantized".split())
-OF_FILES = frozenset(["from_file"])  # operators that read files, which no graph of tensors is made of
-CONSTANTS_OF_TORCH = (torch.dtype, torch.layout, torch.memory_format)
-
-
-def of_torch(path: Iterable[str]) -> Any:
-    """Return what `torch.<path>` is: an operator of torch's own, a dtype or the like. Raises BadArtifact for others."""
-    parts = list(path)
-    found: Any = torch
-    if parts[:1] == ["ops"] and len(parts) in (3, 4) and parts[1] in NATIVE_OPERATORS and parts[2] not in OF_FILES:
-        for part in parts:
-            found = getattr(found, part, None)
-        if isinstance(found, (OpOverload, OpOverloadPacket)):
-            return found
-    elif len(parts) == 1:
-        found = getattr(torch, parts[0], None)
-        if isinstance(found, CONSTANTS_OF_TORCH):
-            return found
-    raise BadArtifact(f"there is no operator torch.{'.'.join(parts)} here")
 
 
 def name_of_extern(kernel: Any) -> str | None:
@@ -89,10 +70,9 @@ def extern_named(name: str) -> Callable[..., Any]:
     if "." in name:
         operator: Callable[..., Any] = of_torch(["ops", *name.split(".")])
         return operator
-    found = getattr(torch._C._VariableFunctions, name, None)
-    if name in OF_FILES or type(found) is not BuiltinFunctionType:
+    function: Callable[..., Any] | None = binding_of(torch._C._VariableFunctions, name)
+    if function is None:
         raise BadArtifact(f"there is no function torch.{name} here")
-    function: Callable[..., Any] = found
     return function
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore
-from torchdynamo.backends.artifacts.inductor.namespace import BUILTINS, EXTERNS, NAMES, of_torch
+from torchdynamo.backends.artifacts.inductor.namespace import BUILTINS, EXTERNS, NAMES
+from torchdynamo.backends.artifacts.operators import of_torch
 
 ENTRY = "call"
 COMPILER = "async_compile"

@@ -11,7 +11,7 @@ import torch.fx
 from torch.utils import _pytree as pytree
 
 from torchdynamo.graph.passes.attention.calls import IN_PLACE, example, read
-from torchdynamo.graph.recording import storage_of
+from torchdynamo.graph.recording import address_of
 
 Node = torch.fx.Node
 GIVE_THEIR_INPUT = frozenset({"dropout", "cast", "same", "expand"})
@@ -51,8 +51,8 @@ def out_of_place(graph: torch.fx.Graph) -> None:
 
 def memory_of(tensor: torch.Tensor) -> int:
     """Return an identity of a tensor's memory."""
-    storage = storage_of(tensor)
-    return id(tensor) if storage is None else storage._cdata
+    address = address_of(tensor)
+    return id(tensor) if address is None else address
 
 
 def keeps_dtype(node: Node) -> bool:
