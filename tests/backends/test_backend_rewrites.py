@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ import torch
 from attention_spellings import CAUSAL, INF
 from attention_tracing import Tensors, Traced, compiled, distance, outcome
 from torch import nn
+from torch.backends import cuda
 
 import torchdynamo
 from torchdynamo.backends import BACKENDS, artifacts
 from torchdynamo.errors import UnknownSetting
-from torchdynamo.graph.passes.attention import emit
+from torchdynamo.graph.passes.attention import emit, kernels
 
 F = nn.functional
 
@@ -274,6 +276,25 @@ def test_a_learned_bias() -> None:
     assert traced.fused == [0, 0]
     assert "gradient" in traced.lines[0]
     assert bias.grad is not None
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_gradients_of_a_mask_are_left_to_cudnn_only_if_no_other_kernel_is_allowed(
+    others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed: list[bool] = []
+
+    def attend(*args: Any, **options: Any) -> torch.Tensor:
+        allowed.append(cuda.cudnn_sdp_enabled())
+        return F.scaled_dot_product_attention(*args, **options)
+
+    monkeypatch.setattr(kernels, "F", SimpleNamespace(scaled_dot_product_attention=attend))
+    for name in ("flash_sdp_enabled", "mem_efficient_sdp_enabled", "math_sdp_enabled"):
+        monkeypatch.setattr(cuda, name, lambda: others)
+    for training in (False, True):
+        compiled(lambda q, k, v: (q @ k.mT).masked_fill(ROWS.T, -INF).softmax(-1) @ v, heads(), training)
+    assert allowed == [not others] * len(allowed) and allowed
+    assert cuda.cudnn_sdp_enabled()
 
 
 def test_second_derivatives() -> None:

@@ -14,12 +14,13 @@ import torch
 import torch.fx
 import torch.nn.functional as F
 
+from torchdynamo.graph.passes.attention.kernels import masked_gradients
 from torchdynamo.graph.regions.blocks import memory_of
 
 Node = torch.fx.Node
 
 LIBRARY: frozenset[Any] = frozenset(
-    {F.linear, F.conv1d, F.conv2d, F.conv3d, F.scaled_dot_product_attention, operator.matmul}
+    {F.linear, F.conv1d, F.conv2d, F.conv3d, F.scaled_dot_product_attention, masked_gradients, operator.matmul}
     | {torch.matmul, torch.mm, torch.bmm, torch.mv, torch.addmm, torch.baddbmm, torch.addbmm, torch.einsum}
     | {torch.conv1d, torch.conv2d, torch.conv3d, torch.convolution}
     | {"matmul", "mm", "bmm", "mv", "addmm", "baddbmm", "addbmm", "__matmul__"}

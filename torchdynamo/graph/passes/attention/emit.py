@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torchdynamo.graph.passes.attention.calls import example, read
 from torchdynamo.graph.passes.attention.capped import capped_attention
 from torchdynamo.graph.passes.attention.form import Attention, Miss
+from torchdynamo.graph.passes.attention.kernels import masked_gradients
 from torchdynamo.graph.passes.attention.lower import Arguments
 from torchdynamo.graph.passes.attention.products import same, sizes
 from torchdynamo.graph.passes.attention.rows import Heads, masks_of
@@ -60,13 +61,9 @@ def emit(found: Attention, arguments: Arguments, graph: torch.fx.Graph, overwrit
         result = write.call(torch.add, result, nan_rows(write, q, capped=True))
     else:
         check_kernel(q, v, found.dropout, learned=learned, train=train)
+        fused = masked_gradients if train and mask is not None else F.scaled_dot_product_attention
         result = write.call(
-            F.scaled_dot_product_attention,
-            *of[:3],
-            attn_mask=mask,
-            dropout_p=found.dropout,
-            is_causal=arguments.causal,
-            scale=of.scale,
+            fused, *of[:3], attn_mask=mask, dropout_p=found.dropout, is_causal=arguments.causal, scale=of.scale
         )
         if example(q).device.type == "cpu" and not known_to_be_many(example(k).shape[-2]):
             result = write.call(torch.add, result, nan_rows(write, q, capped=False))
