@@ -125,7 +125,7 @@ def is_there(key: keys.FrameKey, entry: NewEntry) -> bool:
     """Return whether the store has an entry for a frame whose guards hold."""
     for _, path in stored(key, entry.code):
         try:
-            frames.LoadedFrame(files.unpacked(places.contents(path)), entry.code, entry.roots).verified()
+            frames.LoadedFrame(files.unpacked(places.contents(path)), entry.code, entry.roots).verified(calls=False)
         except (Unresolved, places.Untrusted, OSError, files.Damaged, RecordError, *compiled.FAULTS):
             continue
         return True
@@ -191,6 +191,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         why=why,
         answers=answers,
         set_orders=tuple(vm.set_orders),
+        cached_calls=tuple(vm.cached_calls),
         operators={} if gm is None else custom_operators(gm),
         targets={} if gm is None else graphs.targets_of(compiled.graphs_of(called.made, gm)),
     )
@@ -225,7 +226,7 @@ def check(sections: dict[str, bytes], code: CodeType, roots: Roots, guards: list
         frame = frames.LoadedFrame(sections, code, roots)
         if not frames.agree(frame.guards, guards):
             raise NotStorable("its guards say something else when they are read back")
-        frame.verified()
+        frame.verified(calls=False)  # capture has just made them
         frame.written(frame.call.name, frame.rerun())
     except Unresolved as error:
         raise NotStorable(f"{error}, when it is read back") from None

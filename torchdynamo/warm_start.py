@@ -25,6 +25,7 @@ from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry
 from torchdynamo.cache.store import compiled, files, frames, graphs, keys, places
+from torchdynamo.cache.store.calls_again import CallRaised
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.cache.weak_invalidation import Ties
@@ -33,6 +34,7 @@ from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import Written
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.call_sites import CallSite
+from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Roots
 from torchdynamo.errors import RecordError, TorchDynamoWarning
 from torchdynamo.graph.modes import Modes
@@ -84,6 +86,7 @@ def complain(code: CodeType, root: Path, kind: str, text: str) -> None:
 
 
 logger = logging.getLogger("torchdynamo.cache")
+_raised: set[Path] = set()  # entries for which a call of the program's was made that raised: they are not tried again
 _complained: set[tuple[str, Path]] = set()
 
 
@@ -137,6 +140,8 @@ def find(key: keys.FrameKey | None, code: CodeType, roots: Roots, compiler: Any,
     try:
         found = (read(path, root, code, roots, compiler, started) for root, path in stored(key, code))
         return next((entry for entry in found if entry is not None), None)
+    except NotYet:
+        raise
     except Exception as error:  # the frame can be captured all the same
         if interrupts.came() or not config.suppress_errors:
             raise
@@ -150,7 +155,8 @@ def stored(key: keys.FrameKey, code: CodeType) -> Iterator[tuple[Path, Path]]:
     for root in (*places.baked(), places.folder()):
         try:
             for path in places.entries_at(root, key.name):
-                yield root, path
+                if path not in _raised:
+                    yield root, path
         except places.Untrusted as error:
             complain(code, root, "trust", str(error))
 
@@ -166,6 +172,10 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
     except Unresolved as error:
         tell(code, f"a stored version does not fit: {error}")
         return None
+    except CallRaised as error:  # not to be called a third time: eager is next
+        tell(code, f"a stored version does not fit: {error}")
+        _raised.add(path)
+        raise NotYet from None
     except places.Untrusted as error:
         complain(code, root, "trust", str(error))
         return None

@@ -16,12 +16,14 @@ from weakref import ref
 from torchdynamo import _native
 from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.bytecode.instruction import Item
+from torchdynamo.cache.store.calls_again import AnotherResult, call_again, guards_of_results
 from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
 from torchdynamo.cache.store.operators import digest_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
+from torchdynamo.capture.vm.cached_calls import CachedCall, is_of_result
 from torchdynamo.capture.vm.process_settings import is_order_of_hashes
 from torchdynamo.codegen import outline, resume
 from torchdynamo.codegen.deopt import Bailout
@@ -73,6 +75,7 @@ class StoredFrame(NamedTuple):
     why: Why | None
     answers: Sequence[RegistryAnswer] = ()
     set_orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
+    cached_calls: Sequence[CachedCall] = ()
     operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
     targets: Mapping[str, Any] = MappingProxyType({})  # functions that its graph calls, by their names there
 
@@ -97,6 +100,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         None if frame.why is None else plain_reason(frame.why),
         tuple((each.cls, each.abstract, each.answer) for each in told.values()),
         tuple(frame.set_orders),
+        tuple(map(tuple, frame.cached_calls)),
         tuple(frame.operators.items()),
         tuple(frame.targets.items()),
         tuple(code),
@@ -108,7 +112,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
 
 def is_made_again(guard: Guard) -> bool:
     """Return whether a guard is not stored: it is made where the entry is read, or says nothing."""
-    return guard.source is REGISTRATIONS or is_of_itself(guard)
+    return guard.source is REGISTRATIONS or is_of_itself(guard) or is_of_result(guard)
 
 
 def is_of_itself(guard: Guard) -> bool:
@@ -225,10 +229,14 @@ class LoadedFrame:
         self.number = struct.unpack("<I", sections["frame"])[0]
         self.roots = roots
 
-    def verified(self) -> _native.GuardProgram:
-        """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not."""
+    def verified(self, *, calls: bool = True) -> _native.GuardProgram:
+        """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not.
+
+        calls: whether functions with `lru_cache` are called as capture has called them, once all else holds; else it
+        is enough that their results are there. Raises CallRaised if one raises.
+        """
         content = self.reader.pool[self.number]
-        call, self.variables, self.items, why, answers, orders, operators, targets, known = content
+        call, self.variables, self.items, why, answers, orders, cached, operators, targets, known = content
         if not all(is_order_of_hashes(*each) for each in orders):
             raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
@@ -237,10 +245,29 @@ class LoadedFrame:
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
-        program, roots = lower(self.guards, self.bound, self.code), self.roots
+        program = lower(self.guards, self.bound, self.code)
+        self.hold(program)
+        if cached:
+            program = self.called([CachedCall(*each) for each in cached], program, calls)
+        return program
+
+    def called(self, cached: Sequence[CachedCall], program: _native.GuardProgram, calls: bool) -> _native.GuardProgram:
+        """Return the program of the guards with those of what caches hold. Raises Unresolved or CallRaised."""
+        try:
+            if calls:
+                call_again(cached, self.reader.load, lambda: self.hold(program))
+            self.guards = complete([*self.guards, *guards_of_results(cached, self.reader.load)], self.roots)
+        except AnotherResult as error:
+            raise Unresolved(str(error)) from None
+        program = lower(self.guards, self.bound, self.code)
+        self.hold(program)
+        return program
+
+    def hold(self, program: _native.GuardProgram) -> None:
+        """Raise Unresolved unless the guards hold, of which this is the program."""
+        roots = self.roots
         if not program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
             raise Unresolved(failure(self.guards, roots))
-        return program
 
     def registered(self, content: tuple[type, type, bool]) -> Guard:
         """Return the guard of what an abstract class says of a class. Raises Unresolved if that has changed."""

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchdynamo import _native
 from torchdynamo.capture.speculate import cached_calls
+from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, guard_of_result, keeps_results, same
+from torchdynamo.capture.vm.effect_kinds import Change, EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
-from torchdynamo.capture.vm.wrap import CONSTANTS, lift, wrap
+from torchdynamo.capture.vm.wrap import CONSTANTS, holds_nan, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Pinned, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, TensorNode, Value
 
-CACHED = functools._lru_cache_wrapper
+RESULT = "what a function that keeps its results has returned"
 PLAIN_HASH: Any = object.__hash__
 PLAIN_EQ: Any = object.__eq__
 
@@ -43,15 +46,19 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         return vm.call(inner, list(args), dict(kwargs))
     real = [same_object(vm, value, {}) for value in args]
     named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
-    vm.of_process["what a function that keeps its results has returned"] = None
+    at_entry = all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start))
     try:
         found = entity.real(*real, **named)
     except Exception as error:
         if is_of_hash(error, (*real, *named.values())):
+            vm.of_process[RESULT] = None
             raise vm.refused(error) from None
         raise Break("unknown call", name="lru_cache") from None  # nothing was kept: each call asks the function anew
-    if not named:
-        rest_on_result(vm, entity, tuple(real))
+    note_call(vm, entity, args, kwargs, found, at_entry)
+    if not named and entity.source is not None:
+        guard = guard_of_result(entity.real, entity.source, tuple(real), None)
+        if guard is not None:
+            vm.guard(*guard[:3])
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -73,15 +80,67 @@ def can_change(found: Any) -> bool:
     return type(found) in (list, dict, set) or (type(found) is tuple and any(map(can_change, found)))
 
 
-def rest_on_result(vm: Machine, entity: Entity, args: tuple[Any, ...]) -> None:
-    """Guard that the cache still holds this result: eager would call the function again after the cache was cleared."""
-    cache = _native.cache_of(entity.real)
-    key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
-    if entity.source is None or cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
+def is_as_at_entry(vm: Machine, change: Change) -> bool:
+    """Return whether what was written is again what it was when the frame began, which is guarded then.
+
+    That goes for attributes of an object that are constants.
+    """
+    entity = change.owner
+    if change.kind is not EffectKind.ATTRIBUTE or entity is None or entity.source is None:
+        return False
+    if entity.payload is not None or vm.effects.set_again(entity) or written_on(entity.pytype) is not object:
+        return False
+    own = instance_dict(entity.real)
+    if type(own) is not dict or not all(is_constant_of(own, *pair) for pair in entity.attrs.items()):
+        return False
+    for name in entity.attrs:
+        vm.guard(instance_attr(entity.source, name), "EQUALS_MATCH", own[name])
+    return True
+
+
+def is_constant_of(own: dict[str, Any], name: str, value: Value) -> bool:
+    """Return whether a value is the constant that a dict has."""
+    return value.__class__ is Known and type(value.obj) in CONSTANTS and same(own.get(name, own), value.obj)
+
+
+def note_call(
+    vm: Machine, entity: Entity, args: Sequence[Value], named: Mapping[str, Value], found: Any, at_entry: bool
+) -> None:
+    """Note a call of a real function, for a process that uses this capture: it makes the call before the frame runs.
+
+    at_entry: all that the function could see was then as it is when the frame begins. Where it was not, or the call
+    cannot be written, the capture serves this process only.
+    """
+    given = [argument_of(vm, value) for value in (*args, *named.values())]
+    plain = type(found) in CONSTANTS and is_plain(found) and all(each is not NOWHERE for each in given)
+    if not (at_entry and plain and keeps_results(entity.real)) or entity.source is None:
+        vm.of_process[RESULT] = None
         return
-    held = cache[key]
-    kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
-    vm.guard(Source("key", Source("cache", entity.source), key), kind, held)
+    place = vm.position()
+    pairs = tuple(zip(named, given[len(args) :], strict=True))
+    call = CachedCall(entity.source, tuple(given[: len(args)]), pairs, found, None if place is None else tuple(place))
+    if not any(same(call[:4], other[:4]) for other in vm.cached_calls):  # else the cache answers
+        vm.cached_calls.append(call)
+
+
+NOWHERE = object()
+
+
+def is_plain(obj: Any) -> bool:
+    """Return whether an object is a constant that has an equal in each process, or a tuple of these."""
+    return all(map(is_plain, obj)) if type(obj) is tuple else type(obj) in CONSTANTS and not holds_nan(obj)
+
+
+def argument_of(vm: Machine, value: Value) -> Any:
+    """Return an argument as a constant, a source or a tuple of these; NOWHERE if it is none."""
+    if value.__class__ is not Object:
+        obj = vm.concretely(value)
+        return obj if is_plain(obj) else NOWHERE
+    if value.pytype is tuple:
+        parts = tuple(argument_of(vm, item) for item in vm.iterate(value))
+        return NOWHERE if any(part is NOWHERE for part in parts) else parts
+    source = vm.entity(value).source
+    return NOWHERE if source is None else source
 
 
 def made_here(vm: Machine, value: Value) -> bool:

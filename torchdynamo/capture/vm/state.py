@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -18,6 +18,9 @@ from torchdynamo.core.source import Guard, Position, Roots, Source
 from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph.sizes import SizeLayout
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.cached_calls import CachedCall
 
 ABOUT_OBJECTS = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "CLASS_ATTR"})
 
@@ -70,6 +73,7 @@ class CaptureState:
         self.sizes_fit = False  # or sizes are taken to be the same: see unify_sizes.py
         # What another process must know to use what is captured: see cache/store
         self.followed: dict[int, CodeType] = {}  # by id: code that was executed
+        self.cached_calls: list[CachedCall] = []  # of functions with `functools.lru_cache`, in their order
         self.set_orders = self.heap.set_orders
         self.of_process = self.heap.of_process  # what it rests on that is so in this process only
         self.answers: dict[tuple[type, type], bool] = {}  # (class, abstract class): whether it is a subclass
