@@ -63,6 +63,27 @@ AS_THEY_ARE: dict[str, Program] = {
             "    y = x + s.flag\n    s.flag = False\n    return y * g(3)\n"
         )
     ),
+    "one_clears_the_cache_of_another": Program(
+        program(
+            "@functools.cache\n" + G + "@functools.cache\ndef h(n):\n    g.cache_clear()\n    return n\n"
+            "def f(x): return x * g(3) * h(3) * g(3)\n",
+            "CACHED = [g, h]",
+        )
+    ),
+    "used_last": Program(
+        program("@functools.lru_cache(3)\n" + G + "def f(x): return x * g(1) * g(2) * g(1)\n").replace(
+            "return tuple(LOG)", "g(5); g(6); LOG.append('after'); g(1); return tuple(LOG)"
+        )
+    ),
+    "layers": Program(
+        program(
+            "class Layer(torch.nn.Module):\n    def __init__(self, n):\n        super().__init__()\n"
+            "        self.n = n\n        self.linear = torch.nn.Linear(3, 3)\n"
+            "    def forward(self, x): return self.linear(x) * g(self)\n"
+            "@functools.cache\ndef g(layer):\n    LOG.append(layer.n)\n    return layer.n\n"
+            "layers = [Layer(n) for n in range(1, 6)]\ndef f(x):\n    for layer in layers: x = layer(x)\n    return x\n"
+        )
+    ),
     "of_a_library": Program(
         "from library_with_cache import g, LOG\n" + program("def f(x): return x * g(5)\n").replace("LOG = []", ""),
         None,
@@ -129,6 +150,13 @@ NOT_CALLED_TWICE: dict[str, Program] = {
             "def f(x):\n    with torch.no_grad():\n        return x * g(3) * @@\n"
         ),
         *("2", "3", ""),
+    ),
+    "cleared_by_another": Program(
+        program(
+            "@functools.cache\n" + G + "@functools.cache\ndef h(n):\n    g.cache_clear()\n    return n\n"
+            "def f(x): return x * g(3) * h(3)\n",
+            "import torchdynamo\nagain = torchdynamo.compile(f, backend='eager')\nCACHED = [g, h]",
+        ).replace("return tuple(LOG)", "again(torch.ones(3)); again(torch.ones(3)); return tuple(LOG)")
     ),
     "full": changed(
         program(

@@ -5,7 +5,6 @@ Their effects are the program's, their results are kept for other callers, and m
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,9 +29,10 @@ def call_again(calls: Sequence[CachedCall], load: Callable[[Source], Any], check
     """
     functions = [load(call.function) for call in calls]
     given = [(real(call.args, load), {name: real(each, load) for name, each in call.named}) for call in calls]
-    for function, most in Counter(functions).items():
-        if not keeps(function, most):
-            raise AnotherResult(f"{calls[functions.index(function)].function} has no room for more results")
+    for function in set(functions):
+        own = [call for call, called in zip(calls, functions, strict=True) if called is function]
+        if not keeps(function, own):
+            raise AnotherResult(f"{own[0].function} has no room for more results")
     for call, function, (args, named) in zip(calls, functions, given, strict=True):
         check()
         try:
@@ -50,22 +50,26 @@ def real(argument: Any, load: Callable[[Source], Any]) -> Any:
     return tuple(real(each, load) for each in argument) if type(argument) is tuple else argument
 
 
-def keeps(function: Any, count: int) -> bool:
-    """Return whether a cache keeps so many results more, and drops none for them."""
+def keeps(function: Any, calls: Sequence[CachedCall]) -> bool:
+    """Return whether a cache keeps the results of these calls too, and drops none for them."""
     if type(function) is not CACHED:
         return False
     _, _, most, size = CACHED.cache_info(function)
-    return most is None or size + count <= most
+    return most is None or size + len({repr((call.args, call.named)) for call in calls}) <= most
 
 
 def guards_of_results(calls: Sequence[CachedCall], load: Callable[[Source], Any]) -> list[Guard]:
-    """Return the guards that caches still hold the results of calls. Raises AnotherResult if they hold others."""
+    """Return the guards that caches hold the results of calls, for those that had one.
+
+    Raises AnotherResult if a cache holds another, or none any more: a later call may have cleared it.
+    """
     guards = []
     for call in calls:
+        if not call.guarded:
+            continue
         place = None if call.position is None else Position(*call.position)
-        guard = None if call.named else guard_of_result(load(call.function), call.function, call.args, place)
-        if guard is not None and guard.kind == "EQUALS_MATCH" and not same_constant(guard.arg, call.result):
-            raise AnotherResult(f"{call.function} has another result by now")
-        if guard is not None:
-            guards.append(guard)
+        guard = guard_of_result(load(call.function), call.function, call.args, place)
+        if guard is None or (guard.kind == "EQUALS_MATCH" and not same_constant(guard.arg, call.result)):
+            raise AnotherResult(f"{call.function} does not hold its result")
+        guards.append(guard)
     return guards

@@ -54,11 +54,12 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
             vm.of_process[RESULT] = None
             raise vm.refused(error) from None
         raise Break("unknown call", name="lru_cache") from None  # nothing was kept: each call asks the function anew
-    note_call(vm, entity, args, kwargs, found, at_entry)
+    guard = None
     if not named and entity.source is not None:
         guard = guard_of_result(entity.real, entity.source, tuple(real), None)
         if guard is not None:
             vm.guard(*guard[:3])
+    note_call(vm, entity, args, kwargs, found, guarded=guard is not None, at_entry=at_entry)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -104,12 +105,19 @@ def is_constant_of(own: dict[str, Any], name: str, value: Value) -> bool:
 
 
 def note_call(
-    vm: Machine, entity: Entity, args: Sequence[Value], named: Mapping[str, Value], found: Any, at_entry: bool
+    vm: Machine,
+    entity: Entity,
+    args: Sequence[Value],
+    named: Mapping[str, Value],
+    found: Any,
+    *,
+    guarded: bool,
+    at_entry: bool,
 ) -> None:
     """Note a call of a real function, for a process that uses this capture: it makes the call before the frame runs.
 
-    at_entry: all that the function could see was then as it is when the frame begins. Where it was not, or the call
-    cannot be written, the capture serves this process only.
+    guarded: a guard says that the cache holds the result. at_entry: all that the function could see was then as it is
+    when the frame begins. Where it was not, or the call cannot be written, the capture serves this process only.
     """
     given = [argument_of(vm, value) for value in (*args, *named.values())]
     plain = type(found) in CONSTANTS and is_plain(found) and all(each is not NOWHERE for each in given)
@@ -118,9 +126,8 @@ def note_call(
         return
     place = vm.position()
     pairs = tuple(zip(named, given[len(args) :], strict=True))
-    call = CachedCall(entity.source, tuple(given[: len(args)]), pairs, found, None if place is None else tuple(place))
-    if not any(same(call[:4], other[:4]) for other in vm.cached_calls):  # else the cache answers
-        vm.cached_calls.append(call)
+    position = None if place is None else tuple(place)
+    vm.cached_calls.append(CachedCall(entity.source, tuple(given[: len(args)]), pairs, found, guarded, position))
 
 
 NOWHERE = object()

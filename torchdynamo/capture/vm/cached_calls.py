@@ -23,6 +23,7 @@ class CachedCall(NamedTuple):
     args: tuple[Any, ...]
     named: tuple[tuple[str, Any], ...]
     result: Any
+    guarded: bool  # a guard says that the cache holds the result
     position: tuple[Any, ...] | None
 
 
