@@ -8,9 +8,11 @@ GPT-2 (124M parameters, tied embeddings) and a model of 1B without tied embeddin
 of 8 x 1024: on one GPU alone (`alone`: each rank steps, nobody communicates), under DDP with buckets of 5 and 25 MB
 (`views`: gradients are views of buckets), under FSDP2 by blocks (`kept`: parameters stay gathered until the backward),
 and with tensor parallelism over pairs, FSDP2 over the rest. Each front end has processes of its own, one for each rank.
-All of them prepare a row (or two, `--together`) side by side; then they are measured in turns, by themselves. Rows are
-printed as they come, until the seconds are used up. A row in which a rank fails or waits too long is given up, and the
-others go on in new processes.
+All of them prepare a row (or two, `--together`) side by side; then they are measured in turns, by themselves. A rank
+keeps to the same cores of the CPU in each front end, and Python's collector leaves alone what is there after ten steps.
+With `--one-process` each rank is one process for all front ends, so that their steps also run in the same memory; first
+steps and peaks are not each front end's own then. Rows are printed as they come, until the seconds are used up. A row
+in which a rank fails or waits too long is given up, and the others go on in new processes.
 
 `ms` is the median step, of groups of five that the host does not wait between, `first_s` the first one, `ten_s` the
 first ten together (torchdynamo's first step under DDP is eager: PyTorch makes buckets in its order). They are long, as
@@ -194,6 +196,7 @@ def forget(name: str) -> None:
 
         torch._dynamo.reset()
         counters.clear()
+    gc.unfreeze()
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -281,6 +284,8 @@ class Training:
             times.append(time.perf_counter() - started)
         if self.on_gpu:
             torch.cuda.empty_cache()
+        gc.collect()
+        gc.freeze()  # a full collection in one rank makes all of them wait
         return {"first_s": times[0], "ten_s": sum(times), "losses": losses}
 
     def measure(self) -> dict[str, Any]:
@@ -309,8 +314,17 @@ class Training:
         return {"hidden": hidden_share(self.step, os.path.join(folder, name)) if self.on_gpu else None}
 
 
-def work(rank: int, frontend: str, options: argparse.Namespace, folder: str) -> None:
-    """Be one rank of a front end. Rank 0 is told on its standard input what to do, and says what all have found."""
+def keep_to_cores(rank: int, ranks: int) -> None:
+    """Run this process on its rank's share of the cores: the same one for each front end."""
+    if sys.platform == "linux":
+        cores = sorted(os.sched_getaffinity(0))
+        share = len(cores) // ranks
+        if share:
+            os.sched_setaffinity(0, cores[rank * share : (rank + 1) * share])
+
+
+def work(rank: int, options: argparse.Namespace, folder: str) -> None:
+    """Be one rank. Rank 0 is told on its standard input what to do with which front end, and says what all found."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what others print does not get between
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(options.ranks), LOCAL_RANK=str(rank))
@@ -319,26 +333,27 @@ def work(rank: int, frontend: str, options: argparse.Namespace, folder: str) -> 
         torch.cuda.set_device(rank)
         here["device_id"] = torch.device("cuda", rank)
     torch.set_num_threads(options.threads)
+    keep_to_cores(rank, options.ranks)
     kind = "nccl" if options.device == "cuda" else "gloo"
     where, patience = f"file://{folder}/store", timedelta(seconds=options.patience)
     dist.init_process_group(kind, rank=rank, world_size=options.ranks, init_method=where, timeout=patience, **here)
     talk = dist.new_group(backend="gloo", timeout=timedelta(hours=1))
-    training: Training | None = None
+    trainings: dict[str, Training] = {}
     while True:
-        told: list[Any] = [json.loads(sys.stdin.readline() or '["end", ""]') if rank == 0 else None]
+        told: list[Any] = [json.loads(sys.stdin.readline() or '["end", "", ""]') if rank == 0 else None]
         dist.broadcast_object_list(told, 0, group=talk)
-        what, row = told[0]
+        what, row, frontend = told[0]
         found: dict[str, Any] = {}
         try:
             if what == "prepare":
-                training = Training(row, frontend, options)
-                found = training.prepare()
-            elif what == "measure" and training is not None:
-                found = training.measure()
-            elif what == "profile" and training is not None:
-                found = training.profile(options.traces or folder)
+                trainings[frontend] = Training(row, frontend, options)
+                found = trainings[frontend].prepare()
+            elif what == "measure":
+                found = trainings[frontend].measure()
+            elif what == "profile":
+                found = trainings[frontend].profile(options.traces or folder)
             else:
-                training = None
+                trainings.pop(frontend, None)
                 forget(frontend)
         except Exception as error:
             found = {"failure": f"rank {rank}: {type(error).__name__}: {error}".strip()[:600]}
@@ -407,18 +422,18 @@ class Table:
 
 
 class World:
-    """The processes of one front end, one for each rank."""
+    """The processes of one front end, or of all, one for each rank."""
 
-    def __init__(self, frontend: str, options: argparse.Namespace, kernels: str) -> None:
-        """Start them. kernels: a folder in which the front end keeps what it has compiled."""
-        self.frontend, self.options = frontend, options
+    def __init__(self, options: argparse.Namespace, kernels: str) -> None:
+        """Start them. kernels: a folder in which they keep what they have compiled."""
+        self.options = options
         self.folder = tempfile.TemporaryDirectory()
-        worlds = len(options.frontends) * options.together
+        worlds = options.together * (1 if options.one_process else len(options.frontends))
         threads = str(max(1, (os.cpu_count() or 1) // (options.ranks * worlds)))
         environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        environment["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(kernels, frontend)
-        environment["TRITON_CACHE_DIR"] = os.path.join(kernels, frontend, "triton")
-        given = {"frontend": frontend, "options": vars(options), "folder": self.folder.name}
+        environment["TORCHINDUCTOR_CACHE_DIR"] = kernels
+        environment["TRITON_CACHE_DIR"] = os.path.join(kernels, "triton")
+        given = {"options": vars(options), "folder": self.folder.name}
         self.ranks = [
             subprocess.Popen(
                 [sys.executable, os.path.abspath(__file__), "--work", json.dumps({**given, "rank": rank})],
@@ -431,9 +446,9 @@ class World:
         ]
         self.alive = True
 
-    def tell(self, what: str, row: str) -> None:
+    def tell(self, what: str, row: str, frontend: str) -> None:
         try:
-            self.ranks[0].stdin.write(json.dumps([what, row]) + "\n")  # type: ignore[union-attr]
+            self.ranks[0].stdin.write(json.dumps([what, row, frontend]) + "\n")  # type: ignore[union-attr]
             self.ranks[0].stdin.flush()  # type: ignore[union-attr]
         except OSError:
             self.alive = False
@@ -460,6 +475,14 @@ class World:
         self.folder.cleanup()
 
 
+class Job(NamedTuple):
+    """A row of a front end, and the processes that do it."""
+
+    row: str
+    frontend: str
+    world: World
+
+
 class Worlds:
     """The processes of all front ends, for as many rows as are prepared together."""
 
@@ -468,34 +491,43 @@ class Worlds:
         self.known: dict[tuple[int, str], World] = {}
 
     def of(self, place: int, frontend: str) -> World:
-        found = self.known.get((place, frontend))
+        name = "all" if self.options.one_process else frontend
+        found = self.known.get((place, name))
         if found is None or not found.alive:
-            found = self.known[place, frontend] = World(frontend, self.options, self.kernels)
+            found = self.known[place, name] = World(self.options, os.path.join(self.kernels, name))
         return found
 
     def run(self, rows: list[str], table: Table) -> None:
         """Prepare some rows, all front ends side by side, and measure them in turns."""
-        jobs = [(row, self.of(place, name)) for place, row in enumerate(rows) for name in self.options.frontends]
+        jobs = [
+            Job(row, name, self.of(place, name)) for place, row in enumerate(rows) for name in self.options.frontends
+        ]
         seen: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
-        def ask(what: str, some: list[tuple[str, World]]) -> None:
-            for row, world in some:
-                world.tell(what, row)
-            for row, world in some:
-                key = (row, world.frontend)
-                found = world.found()
+        def ask(what: str, some: list[Job]) -> None:
+            for job in some:
+                job.world.tell(what, job.row, job.frontend)
+            for job in some:
+                key, found = (job.row, job.frontend), job.world.found()
                 seen[key] = [{**a, **b} for a, b in zip(seen.get(key, found), found, strict=False)]
 
-        ask("prepare", jobs)
+        def ask_in_turns(what: str, some: list[Job]) -> None:
+            for job in some:
+                if job.world.alive:
+                    ask(what, [job])
+                else:
+                    seen.setdefault((job.row, job.frontend), [])
+
+        (ask_in_turns if self.options.one_process else ask)("prepare", jobs)
         for row in rows:
-            mine = [job for job in jobs if job[0] == row]
-            for what in (*["measure"] * self.options.rounds, "profile"):
-                for job in mine:
-                    if job[1].alive:
-                        ask(what, [job])
-            for _, world in mine:
-                table.add((row, world.frontend), seen[row, world.frontend])
-        ask("forget", [job for job in jobs if job[1].alive])
+            mine = [job for job in jobs if job.row == row]
+            for number in range(self.options.rounds):
+                first = number % len(mine)  # none of them always comes after the same one
+                ask_in_turns("measure", mine[first:] + mine[:first])
+            ask_in_turns("profile", mine)
+            for job in mine:
+                table.add((row, job.frontend), seen[row, job.frontend])
+        ask_in_turns("forget", jobs)
 
     def end(self) -> None:
         for world in self.known.values():
@@ -506,7 +538,7 @@ class Worlds:
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
         given = json.loads(sys.argv[2])
-        work(given["rank"], given["frontend"], argparse.Namespace(**given["options"]), given["folder"])
+        work(given["rank"], argparse.Namespace(**given["options"]), given["folder"])
         return
     os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -515,6 +547,7 @@ def main() -> None:
     parser.add_argument("--frontends", nargs="+", choices=FRONTENDS, default=list(FRONTENDS))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--one-process", action="store_true", help="all front ends of a rank are in one process")
     parser.add_argument("--together", type=int, default=1, help="rows that are prepared side by side")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of all front ends, for each row")
     parser.add_argument("--groups", type=int, default=2, help="groups of five steps that are timed, in each round")
