@@ -7,6 +7,7 @@ import contextlib
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
 from torch.utils.checkpoint import checkpoint
 from torch_cases import case
 
@@ -471,3 +472,21 @@ def inverse_spectra_otherwise(x):
 @case(WAVES, breaks="unknown call")
 def inverse_spectrum_that_warns(x):
     return torch.istft(spectrum(x), 32, 8)
+
+
+@case(X.clone().requires_grad_())
+def operators_that_only_call(x):
+    """What they do to the program is done, and they may be in one another."""
+    seen = []
+
+    def inner(y, *, scale):
+        seen.append(scale)
+        return {"scaled": y * scale, "nested": wrap(lambda: y + len(seen))}
+
+    without = wrap_with_set_grad_enabled(False, lambda y: y * 2, x)
+    return wrap(inner, x, scale=3), seen, wrap(LAYERS, x), without, torch.is_grad_enabled()
+
+
+@case(X)
+def operator_that_casts(x):
+    return wrap_with_autocast("cpu", torch.bfloat16, True, None, lambda a, b: a @ b.T, x, x)

@@ -154,3 +154,30 @@ def test_tuples_with_ids_in_them() -> None:
     for owner, wanted in ((one, 1), (one, 1), (other, 2), (one, 1), (other, 2)):
         assert torch.equal(compiled(x, owner), x * wanted)
     assert list(table) == [(id(one), x.dtype), (id(other), x.dtype)]
+
+
+def test_keys_that_only_identity_tells_apart() -> None:
+    """Modules, tensors and objects are found as keys, and a dict with such keys is iterated by position."""
+    one, two, three = (torch.nn.Linear(2, 2) for _ in range(3))
+    found: dict[Any, int] = {one: 1, two: 2, X: 3, "text": 4}
+
+    def fn(x: torch.Tensor, key: Any) -> Any:
+        for each, factor in found.items():
+            if isinstance(each, torch.nn.Module):
+                x = each(x) * factor
+        return x, key in found, found.get(key), [*found.values()], [type(each) for each in reversed(found)]
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+
+    def same(key: Any) -> None:
+        wanted, got = fn(X, key), compiled(X, key)
+        assert torch.equal(wanted[0], got[0])
+        assert wanted[1:] == got[1:]
+
+    for key in (one, two, three, X, torch.ones(1)):
+        same(key)
+    found[three] = found.pop(one)
+    for key in (one, three):
+        same(key)
+    del found["text"]
+    same(three)

@@ -277,3 +277,55 @@ def called_through(x):
 @pytest.mark.parametrize("fn", CASES)
 def test_as_eager(fn: Any) -> None:
     check(fn, (X,))
+
+
+class Lenient:
+    """Says what it lacks, and what its own ways to an attribute refuse."""
+
+    def __init__(self):
+        self.kept = 1
+
+    def __getattribute__(self, name):
+        return 42 if name == "answer" else super().__getattribute__(name)
+
+    def __getattr__(self, name):
+        if name == "refused":
+            raise AttributeError("refused", name=name, obj=None)
+        return name + "?"
+
+    @property
+    def lacking(self):
+        return self.lack.lack
+
+    @property
+    def raising(self):
+        raise AttributeError("raising")
+
+    @property
+    def failing(self):
+        raise KeyError("failing")
+
+
+class OfClasses(type):
+    @property
+    def raising(cls):
+        raise AttributeError("raising")
+
+    def __getattr__(cls, name):
+        return "class " + name
+
+
+class Classy(metaclass=OfClasses):
+    pass
+
+
+@case
+def asked_after_an_attribute_error(x):
+    it, texts = Lenient(), []
+    for name in ("answer", "kept", "other", "lacking", "raising", "refused"):
+        texts += [getattr(it, name, "default"), hasattr(it, name)]
+    try:
+        it.failing
+    except KeyError as error:
+        texts.append(error.args)
+    return x, it.other, texts, Classy.raising, Classy.missing

@@ -171,3 +171,46 @@ def test_a_backward_that_refuses_to_be_differentiated() -> None:
 def test_gradients_of_what_is_saved_end_the_graph() -> None:
     with pytest.raises(torchdynamo.exc.Unsupported, match="AsksWhatItSaved has a backward of its own"):
         derivatives(torchdynamo.compile(program, backend="eager", fullgraph=True), AsksWhatItSaved, True, False)
+
+
+class OfTheClass(torch.autograd.Function):
+    """Has methods of the class for both ways, which a subclass changes."""
+
+    @classmethod
+    def times(cls) -> int:
+        return 3
+
+    @classmethod
+    def forward(cls, ctx: Any, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        ctx.save_for_backward(x)
+        return x**2 * cls.times()
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return grad * ctx.saved_tensors[0] * cls.times() * 2
+
+
+class OfASubclass(OfTheClass):
+    @classmethod
+    def times(cls) -> int:
+        return 5
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_methods_of_the_class_and_instances(backend: str) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return OfTheClass.apply(x) * OfASubclass.apply(x) + OfASubclass().apply(x)  # type: ignore[no-untyped-call]
+
+    x = torch.randn(3, requires_grad=True)
+    mine, theirs = torchdynamo.compile(fn, backend=backend, fullgraph=True)(x), fn(x)
+    assert torch.equal(mine, theirs)
+    assert torch.equal(*(torch.autograd.grad(each.sum(), x)[0] for each in (mine, theirs)))
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_an_instance_that_leaves() -> None:
+    def fn(x: torch.Tensor) -> Any:
+        return x * 2, OfTheClass()  # type: ignore[no-untyped-call]
+
+    assert type(torchdynamo.compile(fn, backend="eager")(torch.ones(3))[1]) is OfTheClass

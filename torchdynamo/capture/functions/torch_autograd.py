@@ -22,6 +22,7 @@ from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value, boolean
 
 APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+FUNCTION = torch._C._FunctionBase
 SET_GRAD = Known(torch._C._set_grad_enabled)
 
 
@@ -48,6 +49,18 @@ def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     results = list(vm.iterate(result)) if several else [result]
     items = give_backward(vm, Call(name, cls, given, results, context))
     return vm.make_tuple(items) if several else items[0]
+
+
+@models(FUNCTION, "__new__")
+def new_function(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    """Make an instance of a custom function, of which old programs call `apply`. Its `__init__` warns of that."""
+    return vm.new(cls.obj)
+
+
+@rebuilds(FUNCTION)
+def rebuild_function(emit: Emitter, entity: Entity) -> None:
+    """Restart the capture before the call: an instance is a node of autograd's, which only its class makes."""
+    raise Restart(entity.born - 1)
 
 
 def wants_grad(value: Value) -> bool:

@@ -18,8 +18,10 @@ from torch.autograd.function import Function, once_differentiable
 from torchdynamo.capture.functions.torch_autograd_objects import copy_into, note_objects
 from torchdynamo.capture.interpreter import directly_called
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, ends_graph, models, rebuilds
+from torchdynamo.capture.vm.wrap import class_attribute
 from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr
@@ -145,7 +147,7 @@ class BackwardInliner:
                 return copied
         raise self.call.unfollowed()
 
-    def follow(self, fn: Value) -> TracedBackward:
+    def follow(self, backward: UsersBackward) -> TracedBackward:
         """Inline the backward into a graph."""
         vm, call = self.vm, self.call
         vm.grad_mode_unknown = self.grad is None
@@ -155,7 +157,7 @@ class BackwardInliner:
         mark = vm.effects.mark()
         with torch.set_grad_enabled(bool(self.grad)), torch._C._DisableAutocast():
             try:
-                answer = vm.call(fn, [context, *self.grads], {})
+                answer = vm.call(backward.fn, [*backward.first, context, *self.grads], {})
                 acts = bool(vm.effects.net(mark) or vm.inputs or vm.boxes or vm.numbers_in)
             except Break as why:
                 why.inner = directly_called(self.outer)  # frames of the backward are none to stop in
@@ -200,8 +202,10 @@ def may_be_gradient(arg: Value, grad: Value) -> bool:
 
 def is_about_code(guard: Guard, roots: Roots) -> bool:
     """Return whether a guard is about a part of the program's text, as against a variable of the program."""
-    if guard.kind in ("FUNCTION_MATCH", "NO_KEY") or (guard.kind == "TYPE_MATCH" and guard.arg is types.ModuleType):
+    if guard.kind in ("FUNCTION_MATCH", "NO_KEY"):
         return True
+    if guard.kind == "TYPE_MATCH":
+        return guard.arg is types.ModuleType or issubclass(guard.arg, type)
     if guard.kind == "ID_MATCH":
         return is_code(guard.arg) or guard.source.arg == "__mro__"
     if guard.kind == "CLASS_ATTR":
@@ -225,18 +229,30 @@ def is_part_of_text(source: Source, roots: Roots) -> bool:
     return base.arg in ("__defaults__", "__kwdefaults__")
 
 
-def users_backward(vm: Machine, call: Call) -> tuple[Value, bool]:
-    """Return the function that autograd would call, and whether it can be differentiated only once."""
+class UsersBackward(NamedTuple):
+    """Describe the function that autograd would call: what it is given first, and whether it can be differentiated."""
+
+    fn: Value
+    first: tuple[Value, ...]
+    once: bool
+
+
+def users_backward(vm: Machine, call: Call) -> UsersBackward:
+    """Return the function that autograd would call. A class method is given the class before the context."""
     cls = vm.known(call.cls, "class")
     name = "backward" if cls.vjp is Function.vjp else "vjp"
     fn = vm.getattr(call.cls, name)
+    first: tuple[Value, ...] = ()
+    raw = class_lookup(cls, name)
+    if type(raw) is classmethod and type(raw.__func__) is types.FunctionType:
+        fn, first = Known(raw.__func__, Source("attr", class_attribute(vm, cls, name), "__func__")), (call.cls,)
     if getattr(cls, "boxed_grads_call", False) or fn.__class__ is not Known:
         raise call.unfollowed()
     real, source = fn.obj, fn.source
     if type(real) is types.FunctionType and real.__code__ is ONCE and source is not None:
         vm.guard(source, "ID_MATCH", real)
-        return Known(vars(real)["__wrapped__"], instance_attr(source, "__wrapped__")), True
-    return fn, False
+        return UsersBackward(Known(vars(real)["__wrapped__"], instance_attr(source, "__wrapped__")), first, True)
+    return UsersBackward(fn, first, False)
 
 
 def give_backward(vm: Machine, call: Call) -> list[Value]:
@@ -249,7 +265,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     constant = positions(call, tensors, passed_to_context(vm, attrs, "non_differentiable"))
     check_histories(vm, call, inputs, tensors, dirty)
     zeros = vm.truth(attrs["materialize_grads"]) if "materialize_grads" in attrs else True
-    fn, once = users_backward(vm, call)
+    backward = users_backward(vm, call)
     smooth = [is_differentiable(each) and index not in constant for index, each in enumerate(tensors)]
     if not zeros and sum(smooth) > MAX_OPTIONAL:
         raise call.unfollowed()
@@ -257,12 +273,12 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     kept: list[TensorNode | Symbol] = []
     read: dict[int, Value] = {}
     choices = [*product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth])]
-    modes: Sequence[bool | None] = (False,) if once else (None,)
+    modes: Sequence[bool | None] = (False,) if backward.once else (None,)
     while choices:
         for grad in modes:
             follower = BackwardInliner(vm, call, saved, choices[0], grad)
             try:
-                ways.append((choices[0], grad, follower.follow(fn)))
+                ways.append((choices[0], grad, follower.follow(backward)))
             except Raised:  # so it would if it came to that
                 if grad or not ways:
                     raise call.unfollowed() from None
@@ -276,7 +292,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
         else:
             choices.pop(0)
     note_objects(vm, read)
-    plan = (call.name, once, zeros, dirty, constant)
+    plan = (call.name, backward.once, zeros, dirty, constant)
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, kept)]
     node, examples = vm.builder.with_backward(plan, ways, groups, vm.position())
     vm.ops += 1

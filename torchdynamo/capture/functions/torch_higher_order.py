@@ -1,4 +1,4 @@
-"""torch.cond, while_loop, scan and map: operators of the graph whose bodies are inlined functions."""
+"""Operators of torch that are given functions: torch.cond, while_loop, scan, map, and those that only call one."""
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import torch.fx
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
+from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
 from torch.utils import _pytree as pytree
 
 from torchdynamo.capture.speculate.bodies import follow_body, like_result, result_tensors
@@ -113,3 +114,27 @@ def map_(f, xs, pos_args):
         row, spec = pytree.tree_flatten(f(*[x.select(0, at) for x in xs], *pos_args))
         rows.append(row)
     return pytree.tree_unflatten([torch.stack(column) for column in zip(*rows)], spec)
+
+
+# -- operators that call a function ------------------------------------------------------------------------------------
+
+
+@polyfill(wrap)
+def wrap_(func, *args, **kwargs):
+    return func(*args, **kwargs)
+
+
+@polyfill(wrap_with_set_grad_enabled)
+def with_set_grad_enabled(enable_grad, wrapped_func, *args, **kwargs):
+    """Call a function in a grad mode. One that raises leaves that mode on."""
+    prev = torch.is_grad_enabled()
+    torch.set_grad_enabled(enable_grad)
+    result = wrapped_func(*args, **kwargs)
+    torch.set_grad_enabled(prev)
+    return result
+
+
+@polyfill(wrap_with_autocast)
+def with_autocast(device_type, dtype, enabled, cache_enabled, wrapped_func, *args, **kwargs):
+    with torch.autocast(device_type, dtype, enabled, cache_enabled):
+        return wrapped_func(*args, **kwargs)

@@ -1,7 +1,8 @@
-"""Dicts whose keys are numbers that run on, like those under which hooks are registered.
+"""Dicts that are iterated by position: a version rests on how many items there are, in which order, and what they are.
 
-What is registered anew in each step has another number each time. Such a dict is iterated by position: a version rests
-on how many items there are, in which order, and what they are. The numbers vary, as any that the frame is given.
+They are those with keys that no path can name (modules, tensors), and those whose keys are numbers that run on, like
+those under which hooks are registered. What is registered anew in each step has another number each time. The numbers
+vary, as any that the frame is given.
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchdynamo.capture.types import identity
+from torchdynamo.capture.types.keys import sourceable
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source, keys_in_order
 from torchdynamo.core.value import Lazy, Symbol, Value
 
+MANY = 10_000  # keys that are still compared with at each call
 
-def run_on(vm: Machine, entity: Entity) -> bool:
-    """Return whether a dict was there at entry, has not been written to, and had other numbers for keys in an earlier
-    call.
+
+def found_by_position(vm: Machine, entity: Entity) -> bool:
+    """Return whether a dict was there at entry, has not been written to, and has keys that no path can name, or had
+    other numbers for keys in an earlier call.
     """
     if entity.real is MISSING or entity.touched or entity.payload is not None or entity.items_at >= 0:
         return False
+    if not all(map(sourceable, dict.keys(entity.real))):
+        return len(entity.real) <= MANY
     varying = vm.builder.numbers.varying
     found = any(source.how == "key_at" and source.base is entity.source for source in varying)
     return found and all(type(key) is int for key in dict.keys(entity.real))
@@ -31,7 +37,7 @@ def run_on(vm: Machine, entity: Entity) -> bool:
 def each_by_position(
     vm: Machine, entity: Entity, part: Callable[[Value, Value], Value]
 ) -> tuple[Sequence[tuple[int, Any]], Callable[[tuple[int, Any]], Value]]:
-    """Return the positions with the keys of a dict whose keys run on, and what gives `part` of the item at one."""
+    """Return the positions with the keys of such a dict, and what gives `part` of the item at one."""
     assert entity.source is not None
     keys = keys_in_order(entity.real)
     vm.guard(entity.source, "LENGTH", len(keys))
@@ -43,7 +49,7 @@ def each_by_position(
         if entity.touched:
             raise Break("unknown iterator", type="dict that changes")
         item = vm.wrap(dict.__getitem__(entity.real, key), Source("value_at", entity.source, at))
-        made = part(Lazy(int, Source("key_at", entity.source, at)), item)
+        made = part(Lazy(type(key), Source("key_at", entity.source, at)), item)
         return vm.look(made) if made.__class__ is Lazy else made
 
     return list(enumerate(keys)), step

@@ -16,7 +16,7 @@ from torchdynamo.capture.types.keys import (
     entry_key,
     known_key,
     ordered_keys,
-    source_of_tensor,
+    source_of_key,
     sourceable,
 )
 from torchdynamo.capture.types.weakrefs import Weakly
@@ -34,7 +34,6 @@ from torchdynamo.core.source import Source
 from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Value
 
 Items = dict[Any, list[Any]]  # the key (None if it has no value here) and what is under it
-MANY = 10_000  # keys that are still compared with at each call
 CHANGED = "dictionary changed size during iteration"
 
 
@@ -81,7 +80,7 @@ def whole(vm: Machine, value: Object) -> Items:
     items = items_of(vm, value)
     if entity.real is not MISSING and entity.payload is None and not was_cleared(vm, entity):
         assert entity.source is not None
-        if len(entity.real) > MANY:
+        if len(entity.real) > counter_keys.MANY:
             raise Break("too long to follow", name="dict")
         keys = ordered_keys(entity.real)
         if not all(map(sourceable, keys)):
@@ -151,7 +150,7 @@ def guard_missing(vm: Machine, value: Object, key: Value, hkey: Any) -> None:
         if entity.touched and entity.items.__class__ is not Partly:
             return
         raise Break("unsupported key", type=type(hkey).__name__)  # it is there as an equal key that no path can say
-    where = source_of_tensor(key)
+    where = source_of_key(vm, key)
     if where is None and issubclass(type(hkey), type):
         if id(hkey) in vm.made_classes:
             return
@@ -182,7 +181,7 @@ def looked_at(vm: Machine, entity: Entity, found: list[Any], key: Value, hkey: A
     if hkey.__class__ is Weakly and entity.source is not None and found[0] is not None:
         vm.hkey(found[0])  # looked at: it refers to that object
     if found[1] is ABSENT:
-        where = source_of_tensor(key)
+        where = source_of_key(vm, key)
         if where is None or entity.source is None:
             raise Break("unsupported key", type="object")
         source = Source("keyed", entity.source, where)
@@ -315,7 +314,7 @@ def turns(
     entity = vm.entity(value)
     order: Sequence[Any]
     step: Callable[[Any], Value]
-    if counter_keys.run_on(vm, entity):
+    if counter_keys.found_by_position(vm, entity):
         order, step = counter_keys.each_by_position(vm, entity, part)
     else:
         order, step = list(whole(vm, value).items()), each_by_key(vm, value, part)

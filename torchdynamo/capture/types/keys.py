@@ -9,19 +9,21 @@ from typing import Any
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.weakrefs import is_reference, real_key
-from torchdynamo.capture.vm.keys import Keyed, Ref
+from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
 from torchdynamo.capture.vm.lookup import hashed_by_code
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS
 from torchdynamo.capture.vm.wrap import CONSTANTS, told_apart
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Pinned, Source
-from torchdynamo.core.value import ABSENT, Known, Symbol, TensorNode, Value
+from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value
 
 BY_IDENTITY = (
     *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum),
     *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
 )
+
+PLAIN_EQUALITY: Any = object.__eq__
 
 
 def entry_key(vm: Machine, key: Any) -> tuple[Any, Value | None]:
@@ -71,9 +73,13 @@ def as_key(key: Value, hkey: Any) -> Any:
     return hkey if settled else getattr(key, "obj", ABSENT)
 
 
-def source_of_tensor(key: Value) -> Source | None:
-    """Return where a tensor that is a key was at entry; None for other keys. Tensors as keys are known by identity."""
-    return key.source if isinstance(key, TensorNode) else None
+def source_of_key(vm: Machine, key: Value) -> Source | None:
+    """Return where a key that only identity tells apart (a tensor, a module) was at entry; None for other keys."""
+    if isinstance(key, TensorNode):
+        return key.source
+    if key.__class__ is Object and key.pytype.__hash__ in IDENTITY_HASHES and key.pytype.__eq__ is PLAIN_EQUALITY:
+        return vm.entity(key).source
+    return None
 
 
 def by_code(hkey: Any) -> bool:

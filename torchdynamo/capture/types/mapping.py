@@ -26,7 +26,7 @@ from torchdynamo.capture.types.items import (
     was_there,
     whole,
 )
-from torchdynamo.capture.types.keys import as_key, by_code, key_error, known_key, source_of_tensor, sourceable
+from torchdynamo.capture.types.keys import as_key, by_code, key_error, known_key, source_of_key, sourceable
 from torchdynamo.capture.types.weakrefs import Weakly
 from torchdynamo.capture.vm import finalizers, model, namespaces
 from torchdynamo.capture.vm.dict_aliases import OfInstance, note_items_write
@@ -92,7 +92,7 @@ def contains(vm: Machine, self: Object, key: Value) -> Value:
         return boolean(running)
     hkey = vm.hkey(key)
     if entity.real is not MISSING and entity.payload is None and not entity.touched and entity.source is not None:
-        if hkey.__class__ is Weakly or source_of_tensor(key) is not None:
+        if hkey.__class__ is Weakly or source_of_key(vm, key) is not None:
             return boolean(lookup(vm, self, key) is not None)
         if identity.is_new_number(vm, key):
             return boolean(False)

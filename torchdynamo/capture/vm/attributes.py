@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo._native import type_name
@@ -63,14 +64,20 @@ def object_getattr(vm: Machine, obj: Object, name: str) -> Value:
     if own[0] == "model":
         return own[1](vm, obj, name)
     if own[1][0] is not object and type(own[1][1]) is types.FunctionType:
-        return vm.call(Known(own[1][1], class_attribute(vm, cls, "__getattribute__")), [obj, Known(name)], {})
+        getter = Known(own[1][1], class_attribute(vm, cls, "__getattribute__"))
+        return looked_up(vm, obj, name, lambda: vm.call(getter, [obj, Known(name)], {}))
     return plain_getattr(vm, obj, name)
 
 
 def plain_getattr(vm: Machine, obj: Object, name: str) -> Value:
     """Return an attribute by Python's own rules; where there is none, what `__getattr__` of the class returns."""
+    return looked_up(vm, obj, name, lambda: generic_getattr(vm, obj, name))
+
+
+def looked_up(vm: Machine, obj: Object, name: str, look: Callable[[], Value | None]) -> Value:
+    """Return what `look` finds; if that is nothing, or an AttributeError, what the class's `__getattr__` returns."""
     cls = obj.pytype
-    value = generic_getattr(vm, obj, name)
+    value, failed = or_error(look)
     if value is not None:
         return value
     fallback = guarded_slot(vm, cls, "__getattr__")
@@ -78,7 +85,17 @@ def plain_getattr(vm: Machine, obj: Object, name: str) -> Value:
         return fallback[1](vm, obj, name)
     if fallback[0] == "python":
         return vm.call(Known(fallback[1][1], class_attribute(vm, cls, "__getattr__")), [obj, Known(name)], {})
-    raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+    raise failed or vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+
+
+def or_error(look: Callable[[], Value | None]) -> tuple[Value | None, Raised | None]:
+    """Return what `look` finds, and the AttributeError that it raises."""
+    try:
+        return look(), None
+    except Raised as raised:
+        if not issubclass(raised.value.pytype, AttributeError):
+            raise
+        return None, raised
 
 
 def generic_getattr(vm: Machine, obj: Object, name: str) -> Value | None:
@@ -241,13 +258,30 @@ PLAIN_DICT = type.__dict__["__dict__"]
 
 
 def class_getattr(vm: Machine, cls: type, name: str) -> Value:
-    """Return an attribute of a class: from data descriptors of the metaclass, then the MRO, then the metaclass."""
+    """Return an attribute of a class: what its metaclass finds, or the metaclass's `__getattr__` returns."""
     meta = type(cls)
     guard_metaclass(vm, cls)
     asked = guarded_lookup(vm, meta, "__getattribute__")
     if type(asked) is types.FunctionType:
-        getter = class_attribute(vm, meta, "__getattribute__")
-        return vm.call(Known(asked, getter), [Known(cls), Known(name)], {})
+        getter = Known(asked, class_attribute(vm, meta, "__getattribute__"))
+        value, failed = or_error(lambda: vm.call(getter, [Known(cls), Known(name)], {}))
+    else:
+        value, failed = or_error(lambda: plain_class_getattr(vm, cls, name))
+    if value is not None:
+        return value
+    hook = guarded_lookup(vm, meta, "__getattr__")
+    if hook is not MISSING and type(hook) is types.FunctionType:
+        getter = Known(hook, class_attribute(vm, meta, "__getattr__"))
+        return vm.call(getter, [Known(cls), Known(name)], {})
+    raise failed or vm.error(AttributeError, f"type object {type_name(cls)!r} has no attribute {name!r}")
+
+
+def plain_class_getattr(vm: Machine, cls: type, name: str) -> Value | None:
+    """Return an attribute of a class: from data descriptors of the metaclass, then the MRO, then the metaclass.
+
+    None if there is none.
+    """
+    meta = type(cls)
     above = guarded_lookup(vm, meta, name)
     if above is not MISSING and type(above) is not types.FunctionType and hasattr(type(above), "__set__"):
         if above is PLAIN_DICT:
@@ -260,15 +294,9 @@ def class_getattr(vm: Machine, cls: type, name: str) -> Value:
         if written is not None:
             return written
     found = guarded_lookup(vm, cls, name)
-    if found is MISSING:
-        if above is not MISSING:
-            return describe(vm, Known(cls), meta, name, above)
-        hook = guarded_lookup(vm, meta, "__getattr__")
-        if hook is not MISSING and type(hook) is types.FunctionType:
-            getter = class_attribute(vm, meta, "__getattr__")
-            return vm.call(Known(hook, getter), [Known(cls), Known(name)], {})
-        raise vm.error(AttributeError, f"type object {type_name(cls)!r} has no attribute {name!r}")
-    return describe_on_class(vm, cls, cls, name, found)
+    if found is not MISSING:
+        return describe_on_class(vm, cls, cls, name, found)
+    return None if above is MISSING else describe(vm, Known(cls), meta, name, above)
 
 
 def has_attribute(vm: Machine, obj: Value, name: str) -> Value | None:
