@@ -147,15 +147,34 @@ def test_results_in_the_memory_of_parameters() -> None:
     ],
 )
 def test_results_that_are_computed_of_parameters_alone_are_new_in_each_call(computed: Callable[[Any], Any]) -> None:
+    check_new(lambda model, x: computed(model), dynamic=False)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_of_parameters_and_the_sizes_of_an_input_are_new_in_each_call(dynamic: bool) -> None:
+    def computed(model: Any, x: Any) -> Any:
+        bias, weight = model.bias * 2, (model.weight * 2).type_as(x)
+        views = bias.expand_as(x), weight[:, ::2], (model.weight * 3).unfold(0, 3, 1).to(x)
+        parts = (model.weight * 4).type_as(x).split(2)
+        return views, parts, weight, bias.repeat(x.shape[0], 1).view_as(x), torch.cat([bias.expand_as(x), weight])
+
+    check_new(computed, dynamic=dynamic)
+
+
+def check_new(computed: Callable[..., Any], dynamic: bool) -> None:
     model = nn.Linear(4, 4)
-    fn = torchdynamo.compile(lambda x: (model(x), computed(model)), **FROZEN)
-    x, want = torch.ones(2, 4), computed(model)
+    fn = torchdynamo.compile(lambda x: (model(x), computed(model, x)), dynamic=dynamic, **FROZEN)
+    x = torch.ones(3, 4)
+    want = computed(model, x)
     for _ in range(3):
         got = fn(x)[1]
         torch.testing.assert_close(got, want)
         for one, other in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
             assert not one.requires_grad and one.storage_offset() == other.storage_offset()
-            one.zero_().requires_grad_()
+            assert one.stride() == other.stride()
+            one.untyped_storage().fill_(0)
+            one.requires_grad_()
 
 
 @torch.no_grad()
@@ -204,6 +223,31 @@ def test_the_model_can_die() -> None:
     del model
     gc.collect()
     assert gone() is None
+
+
+def held(size: int) -> int:
+    """How many tensors are alive one of whose dimensions has this size."""
+    gc.collect()
+    return sum(type(each) in (torch.Tensor, nn.Parameter) and size in each.shape for each in gc.get_objects())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("recorded", [False, True])
+def test_constants_die_with_what_was_compiled(recorded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEVICES, "cpu", FakeDevice())
+    options = {"freezing": True, "cudagraphs": recorded}
+    model = nn.Sequential(nn.Conv2d(3, 517, 3), nn.BatchNorm2d(517), nn.Flatten(1, 2), nn.Linear(6, 523)).eval()
+    fn = torchdynamo.compile(model, options=options)
+    for _ in range(6):
+        fn(X)
+    once = held(517), held(523)
+    for _ in range(2):
+        model[3].weight.mul_(2)
+        for _ in range(6):
+            fn(X)
+    assert (held(517), held(523)) == once
+    del model, fn
+    assert (held(517), held(523)) == (0, 0)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import torch.fx
 from torchdynamo.backends.artifacts.aot.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.checked_contents import Checked
+from torchdynamo.backends.constants import kept_apart
 from torchdynamo.backends.cpp_kernels import as_in_eager
 from torchdynamo.backends.cuda_graphs.direct import called_directly
 from torchdynamo.backends.cuda_graphs.seam import (
@@ -140,7 +141,7 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     """Return Inductor's function that compiles one graph, forward or backward, with what is ours around it."""
     around: tuple[Callable[..., Any], ...] = (
         *(without_input_checks, bodies_keep_arguments(), skip_sympy_strides(), as_in_eager()),
-        recursion_limit_restored(),
+        *(recursion_limit_restored(), kept_apart),
     )
     for wrap in around:
         inner_compile = wrap(inner_compile)
