@@ -16,7 +16,7 @@ import torch.compiler
 from torchdynamo import _native
 from torchdynamo.backends import registry
 from torchdynamo.backends.failed_graph import failed_graph
-from torchdynamo.backends.host_pieces import between_host_nodes
+from torchdynamo.backends.host_pieces import between_host_nodes, whole_if_untraced
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
@@ -34,6 +34,7 @@ from torchdynamo.graph.mutation import effects_of, mutated_inputs
 from torchdynamo.graph.numpy_nodes import shrink_examples
 from torchdynamo.graph.tracebacks import Program
 from torchdynamo.graph.wrappers import is_wrapper
+from torchdynamo.guards import later
 from torchdynamo.guards.aliases import written_apart
 from torchdynamo.hook import collector, interrupts
 from torchdynamo.report import ranges
@@ -79,6 +80,7 @@ def compile_captured(
     values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
     inputs = sorted(values, key=lambda value: place_of(carrier_of(value.source), captured.code))
     gm = builder.finish(draft.outputs, [value.node for value in inputs])
+    reads_later = later.settle(gm, vm.roots)
     remaining = set(gm.graph.find_nodes(op="placeholder"))
     used = [value for value in inputs if value.node in remaining]
     examples = [vm.input_objects[value.node] for value in used]
@@ -106,6 +108,8 @@ def compile_captured(
     if plain and has_host_nodes(gm):
         shrink_examples(gm.graph)
         backend = between_host_nodes(backend, compile_with)
+    elif plain and reads_later:
+        backend = whole_if_untraced(backend, compile_with)
     compile_part = functools.partial(compile_with, backend=backend)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()
@@ -132,6 +136,8 @@ def compile_captured(
         only_here = "its tensors are of a subclass, or inside of a torch.func transform"
     elif effects.communicates:
         only_here = "it communicates with other ranks"
+    elif reads_later:
+        only_here = "a backward in it may run as the program wrote it"
     elif leaving:
         only_here = "an error that it raises leaves `with` blocks"
     return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, only_here)

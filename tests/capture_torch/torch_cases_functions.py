@@ -52,7 +52,7 @@ class Reading(torch.autograd.Function):
         return grad * FACTOR
 
 
-FACTOR = 2.0
+FACTOR = torch.tensor(2.0)
 
 
 @case(X.clone().requires_grad_(), breaks="autograd function")

@@ -1,6 +1,6 @@
-"""Split graphs that run NumPy, or make generators: a backend gets what is torch's between, and the rest runs as it is.
+"""Split graphs that run NumPy, or make generators, or have backwards that look at the program when they run.
 
-Each piece of torch's has its own backward.
+A backend gets what is torch's between, and the rest runs as it is. Each piece of torch's has its own backward.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import torch.fx
 from torchdynamo import _native
 from torchdynamo.backends.failed_graph import failed_graph
 from torchdynamo.backends.preserve import mutated_positions
-from torchdynamo.backends.registry import Backend, backend_name
+from torchdynamo.backends.registry import Backend, backend_name, is_from_here
 from torchdynamo.backends.run import EagerOnError
 from torchdynamo.backends.split_backward import SplitGraph
+from torchdynamo.graph.custom_backward import CannotBeTraced
 from torchdynamo.graph.host_nodes import has_host_bodies, may_cross, runs_as_it_is
 from torchdynamo.graph.mutation import changes_modes
 from torchdynamo.graph.passes.stages import GETTERS, can_be_cut, cut
@@ -53,6 +54,25 @@ def between_host_nodes(backend: Backend, compile_part: CompilePart) -> Backend:
 
     pieces.leaves_inputs_alone = True  # type: ignore[attr-defined] # each piece sees to its own
     return pieces
+
+
+def whole_if_untraced(backend: Backend, compile_part: CompilePart) -> Backend:
+    """Return a backend that gets graphs with backwards that look at the program whole, if it runs them as they are.
+
+    A backend of this package's gets the pieces between, and so does one that has AOTAutograd trace the whole.
+    """
+    pieces = between_host_nodes(backend, compile_part)
+    if is_from_here(backend):
+        return pieces
+
+    @functools.wraps(backend)
+    def whole_or_pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
+        try:
+            return backend(gm, example_inputs)
+        except CannotBeTraced:
+            return pieces(gm, example_inputs)
+
+    return whole_or_pieces
 
 
 def seams(graph: torch.fx.Graph) -> list[torch.fx.Node]:

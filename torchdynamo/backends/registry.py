@@ -136,6 +136,13 @@ def has_mark(backend: Backend, name: str) -> bool:
     return bool(getattr(backend, name, False))
 
 
+def is_from_here(backend: Backend) -> bool:
+    """Return whether a backend, or the function behind a `functools.partial`, is of this package."""
+    while isinstance(backend, functools.partial):
+        backend = backend.func
+    return str(getattr(backend, "__module__", "")).startswith("torchdynamo.")
+
+
 def backend_name(backend: Backend) -> str:
     """Return the name of a backend for messages."""
     for name, function in BACKENDS.items():

@@ -165,8 +165,9 @@ BREAKS = (
         "TD120",
         "autograd function",
         "{name} has a backward of its own",
-        "{name} is an autograd.Function on tensors that need gradients, and its backward reads state that may change "
-        "before it runs (a global, an object), has side effects, or does not return gradients.",
+        "{name} is an autograd.Function on tensors that need gradients, and its backward reads what may change "
+        "before it runs and cannot be looked at again then (a tensor, an object that was passed), has side effects, or "
+        "does not return gradients.",
         "Store what the backward needs on ctx, as numbers and tensors, in the forward.",
     ),
     Reason(

@@ -71,7 +71,7 @@ class GraphBuilder(FakeExecution):
         self._numbers = 0  # inputs that are numbers, so far
         self._layouts: dict[str, SizeLayout | InnerLayouts] = {}  # by placeholder: of inputs whose sizes may vary
         self._stretches: list[NodeRange] = []
-        self._bodies: dict[str, torch.fx.GraphModule] = {}
+        self._bodies: dict[str, Any] = {}
 
     def followed(self) -> None:
         """Note that the program is not followed any more, so that nobody needs to say where it stands."""
@@ -264,7 +264,7 @@ class GraphBuilder(FakeExecution):
     def inner(self) -> GraphBuilder:
         """Return the builder of a body that runs at another time, in the same world of fake tensors and numbers."""
         made = GraphBuilder()
-        made.numbers, made.record = self.numbers, self.record
+        made.numbers, made.record, made.exporting = self.numbers, self.record, self.exporting
         made.__dict__["fake_mode"] = self.fake_mode
         return made
 
@@ -285,7 +285,7 @@ class GraphBuilder(FakeExecution):
         self.followed()
         close(self.graph, outputs)
         remove_unused(self.graph)
-        body = graph_module(torch.nn.Module(), self.graph)
+        body = graph_module(self.root(), self.graph)
         PROGRAMS[body] = Program(None, self.call_sites)
         return None if makes_leaves(body) and not (own_leaves and keeps_leaves(body)) else body
 
@@ -294,6 +294,7 @@ class GraphBuilder(FakeExecution):
         plan: tuple[Any, ...],
         ways: Sequence[tuple[tuple[bool, ...], bool | None, Any]],
         groups: Sequence[list[Node]],
+        written: Any,
         position: Position | None,
     ) -> tuple[Node, Any]:
         """Give results a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
@@ -302,9 +303,10 @@ class GraphBuilder(FakeExecution):
             node = self.hold("backward", body, position)
             held.append((there, grad, node, takes, gives))
         formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
-        return self.call("call_function", with_backward, ((*plan, formats, tuple(held)), *groups), {}, position)
+        whole = (*plan, formats, written and self.hold("written", written, position), tuple(held))
+        return self.call("call_function", with_backward, (whole, *groups), {}, position)
 
-    def hold(self, hint: str, body: torch.fx.GraphModule, position: Position | None) -> Node:
+    def hold(self, hint: str, body: Any, position: Position | None) -> Node:
         """Return the node that stands for a body."""
         name = f"{hint}_{len(self._bodies)}"
         self._bodies[name] = body

@@ -3,13 +3,16 @@
 The forward is in the graph before it, operator by operator and without gradients, as autograd runs it. The operator
 takes the inputs and the results, and returns the results with the history that autograd gives to such a function's
 results: eager's rules for views, returned inputs and modified inputs are autograd's own. The backward is a body,
-captured along with the forward. Autograd runs it eagerly, and AOTAutograd traces it like any other.
+captured along with the forward. Autograd runs it eagerly, and AOTAutograd traces it like any other. A backward that has
+read what may have changed by the time it runs is not traced: each time, it looks whether that is as it was, and runs as
+the program wrote it if not.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +20,9 @@ import torch
 import torch.fx
 from torch._ops import HigherOrderOperator
 from torch.autograd.function import once_differentiable
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from torchdynamo.graph.backward_as_written import BackwardAsWritten
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes
 from torchdynamo.graph.tracebacks import PROGRAMS, Program, hide_own_frames
@@ -65,6 +70,7 @@ class BackwardPlan(NamedTuple):
     dirty: tuple[int, ...]  # inputs that the forward has written to
     constant: tuple[int, ...]  # results without gradients
     formats: tuple[torch.memory_format, ...]  # for each result: the layout in which the body gets its gradient
+    written: BackwardAsWritten | None  # what runs where facts that the bodies have read have changed; None: no facts
     ways: tuple[BackwardVariant, ...]
 
 
@@ -77,6 +83,8 @@ def body_callable(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
 def run_backward(ctx: Any, *grads: Any) -> Any:
     """Return the gradients of the inputs. Raises RuntimeError for a choice of gradients that was not captured."""
     plan = ctx.plan
+    if plan.written is not None and (ctx.written is not None or not plan.written.holds()):
+        return (None, None, None, None, *plan.written.gradients(ctx, grads))
     there = tuple(grad is not None for grad in grads)
     modes = None, torch.is_grad_enabled()
     way = next((way for way in plan.ways if way.there == there and way.grad in modes), None)
@@ -102,7 +110,7 @@ class OwnBackward(torch.autograd.Function):
     def forward(
         ctx: Any, plan: BackwardPlan, results: Sequence[Any], saved: Sequence[Any], kept: Any, *inputs: Any
     ) -> Any:
-        ctx.plan, ctx.kept = plan, kept
+        ctx.plan, ctx.kept, ctx.written = plan, kept, None
         ctx.save_for_backward(*saved)
         ctx.set_materialize_grads(plan.zeros)
         ctx.mark_dirty(*[inputs[index] for index in plan.dirty])
@@ -133,6 +141,15 @@ def backward_context() -> contextlib.AbstractContextManager[Any]:
     return context
 
 
+def is_differentiated(inputs: Sequence[Any]) -> bool:
+    """Return whether autograd records what is computed of these tensors."""
+    return torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
+
+
+class CannotBeTraced(RuntimeError):
+    """Raised where AOTAutograd traces a backward that looks at the program each time it runs."""
+
+
 class WithBackward(HigherOrderOperator):
     """The operator that attaches the backward, under the name that graphs print."""
 
@@ -148,8 +165,20 @@ class WithBackward(HigherOrderOperator):
         kept: Sequence[Any],
     ) -> tuple[Any, ...]:
         whole = BackwardPlan._make((*plan[:-1], tuple(BackwardVariant(*way) for way in plan[-1])))
+        if whole.written is not None and get_proxy_mode() is not None and is_differentiated(inputs):
+            raise CannotBeTraced(f"the backward of {whole.name} looks at what may have changed each time it runs")
         given: tuple[Any, ...] = function_of(whole.name, whole.once).apply(whole, results, saved, kept, *inputs)
         return given
 
 
 with_backward = WithBackward()
+WRITTEN = BackwardPlan._fields.index("written")
+
+
+def runs_as_written(node: torch.fx.Node) -> bool:
+    """Return whether a node gives a backward that may run as the program wrote it, or belongs to such a node."""
+    if node.op == "get_attr":
+        return any(user.target is with_backward and runs_as_written(user) for user in node.users)
+    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        return runs_as_written(node.args[0])
+    return node.target is with_backward and node.args[0][WRITTEN] is not None  # type: ignore[index]

@@ -1,13 +1,16 @@
 """Tell which nodes of a graph run as they are, in Python, between pieces that a backend compiles.
 
 They take or give what no compiler of torch's operators knows: arrays, generators of random numbers, and numbers that
-come of these or of what tensors hold.
+come of these or of what tensors hold. Or autograd asks them for a backward that may run as the program wrote it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch.fx
 
+from torchdynamo.graph.custom_backward import runs_as_written
 from torchdynamo.graph.generators import is_generator
 from torchdynamo.graph.numbers import SYMBOLIC
 from torchdynamo.graph.numpy_nodes import is_array, np, of_numpy
@@ -26,7 +29,7 @@ def runs_as_it_is(node: torch.fx.Node) -> bool:
     """Return whether a node takes or gives what no compiler knows."""
     if node.op in ("placeholder", "output"):
         return False
-    if node.target is of_numpy:
+    if node.target is of_numpy or runs_as_written(node):
         return True
     examples = (each.meta.get("example_value") for each in (node, *node.all_input_nodes))
     return any(isinstance(each, SYMBOLIC) or is_on_host(each) for each in examples)
@@ -37,13 +40,22 @@ def has_host_nodes(gm: torch.fx.GraphModule) -> bool:
 
     One that draws from a generator of torch's, which it is given, is left to the backend.
     """
-    return any(map(is_for_host, gm.graph.nodes)) or has_host_bodies(gm)
+    return any(map(is_for_host, nodes_in(gm)))
 
 
 def has_host_bodies(gm: torch.fx.GraphModule) -> bool:
-    """Return whether the body of an operator has such nodes, around which it cannot be cut."""
-    bodies = (each for each in gm.modules() if each is not gm and isinstance(each, torch.fx.GraphModule))
-    return any(is_for_host(node) for body in bodies for node in body.graph.nodes)
+    """Return whether the body of an operator that is compiled has nodes that run as they are: it cannot be cut."""
+    held = (node for node in gm.graph.find_nodes(op="get_attr") if not runs_as_written(node))
+    bodies = (getattr(gm, str(node.target)) for node in held)
+    nodes = (node for body in bodies if isinstance(body, torch.fx.GraphModule) for node in nodes_in(body))
+    return any(is_for_host(node) or runs_as_written(node) for node in nodes)
+
+
+def nodes_in(gm: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+    """Yield the nodes of a graph and of the bodies in it."""
+    for each in gm.modules():
+        if isinstance(each, torch.fx.GraphModule):
+            yield from each.graph.nodes
 
 
 def is_for_host(node: torch.fx.Node) -> bool:

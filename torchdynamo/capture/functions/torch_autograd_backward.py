@@ -1,20 +1,22 @@
 """The backward of a custom `autograd.Function`, followed when its forward has been.
 
 It runs later than the frame: by then globals, grad mode and gradients may be others. So a machine of its own follows
-it, which knows nothing that the frame has read, and all that it came to rest on is looked at afterwards. A backward
-that reads what may have changed by the time it runs, or that acts on the program, is not captured.
+it, which knows nothing that the frame has read, and all that it came to rest on is looked at afterwards. If that may
+have changed by the time it runs, it looks again then, and runs as it was written where something has. A backward that
+acts on the program is not captured.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count, product
 from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.function import Function, once_differentiable
 
+from torchdynamo.capture.functions.torch_autograd_contexts import NotMadeAgain, lasting_fact, recipe_of
 from torchdynamo.capture.functions.torch_autograd_objects import copy_into, note_objects
 from torchdynamo.capture.interpreter import directly_called
 from torchdynamo.capture.vm.heap import Entity
@@ -22,10 +24,12 @@ from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, ends_graph, models, rebuilds
 from torchdynamo.capture.vm.wrap import class_attribute
+from torchdynamo.core.naming import is_mortal
 from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr
 from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Symbol, TensorNode, Value, is_none
+from torchdynamo.graph.backward_as_written import BackwardAsWritten
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MAX_OPTIONAL = 2  # results whose gradients may be missing: each doubles the number of backwards
@@ -89,6 +93,7 @@ class BackwardInliner:
         self.given = count()
         self.places: dict[torch.fx.Node, int] = {}
         self.kept: list[TensorNode | Symbol] = []
+        self.facts: dict[Any, Guard] = {}  # what the backward has read that may change before it runs
         own = iter(there)
         self.grads: list[Value] = [
             self.gradient(each, next(own)) if isinstance(each, TensorNode) else NONE for each in call.results
@@ -158,7 +163,8 @@ class BackwardInliner:
         with torch.set_grad_enabled(bool(self.grad)), torch._C._DisableAutocast():
             try:
                 answer = vm.call(backward.fn, [*backward.first, context, *self.grads], {})
-                acts = bool(vm.effects.net(mark) or vm.inputs or vm.boxes or vm.numbers_in)
+                read = any((vm.inputs, vm.boxes, vm.numbers_in, vm.objects_in))
+                acts = read or bool(vm.effects.net(mark))
             except Break as why:
                 why.inner = directly_called(self.outer)  # frames of the backward are none to stop in
                 raise
@@ -171,11 +177,18 @@ class BackwardInliner:
         return self.finish(items)
 
     def rest_on(self) -> None:
-        """Give the frame the guards of the backward, which may read nothing of the program but code."""
-        if self.vm.told_apart or not all(is_about_code(guard, self.vm.roots) for guard in self.vm.guards.values()):
+        """Give the frame the guards of the backward that are about code; the others are for when it runs."""
+        if self.vm.told_apart:
             raise self.call.unfollowed()
         for key, guard in self.vm.guards.items():
-            self.outer.guards.setdefault(key, guard)
+            facts = self.outer.guards if is_about_code(guard, self.vm.roots) else self.facts
+            facts.setdefault(key, guard)
+
+    def place(self, value: TensorNode | Symbol) -> int:
+        """Return the position of a value of the context among the tensors that were saved and the values kept."""
+        moved = self.moved[id(value.fake)]
+        assert isinstance(moved, (TensorNode, Symbol))
+        return self.places[moved.node] - sum(isinstance(each, TensorNode) for each in self.call.results)
 
     def finish(self, items: list[Value]) -> TracedBackward:
         """Close the graph of the backward, given its results: one gradient for each argument of `apply`."""
@@ -211,7 +224,7 @@ def is_about_code(guard: Guard, roots: Roots) -> bool:
     if guard.kind == "CLASS_ATTR":
         return guard.arg[1] is ABSENT or is_code(guard.arg[1])
     if guard.kind in ("SAME_OBJECT", "LENGTH"):
-        return guard.source.arg in ("__globals__", "__defaults__")
+        return guard.source.how == "globals" or guard.source.arg in ("__globals__", "__defaults__")
     return guard.kind == "EQUALS_MATCH" and is_part_of_text(guard.source, roots)
 
 
@@ -271,6 +284,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
         raise call.unfollowed()
     ways: list[tuple[tuple[bool, ...], bool | None, TracedBackward]] = []
     kept: list[TensorNode | Symbol] = []
+    facts: dict[Any, Guard] = {}
     read: dict[int, Value] = {}
     choices = [*product(*[(True,) if zeros else (True, False) if each else (False,) for each in smooth])]
     modes: Sequence[bool | None] = (False,) if backward.once else (None,)
@@ -288,16 +302,34 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
                 modes = (False, True)  # perhaps it asks for the mode: a body for each
                 break
             kept = follower.kept
+            facts.update(follower.facts)
             read.update(follower.brought)
         else:
             choices.pop(0)
     note_objects(vm, read)
     plan = (call.name, backward.once, zeros, dirty, constant)
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, kept)]
-    node, examples = vm.builder.with_backward(plan, ways, groups, vm.position())
+    written = as_written(vm, call, follower.place, [*facts.values()]) if facts else None
+    node, examples = vm.builder.with_backward(plan, ways, groups, written, vm.position())
     vm.ops += 1
     made = iter([result_of(vm, node, index) for index in range(len(examples))])
     return [next(made) if isinstance(each, TensorNode) else each for each in call.results]
+
+
+def as_written(
+    vm: Machine, call: Call, place: Callable[[TensorNode | Symbol], int], facts: list[Guard]
+) -> BackwardAsWritten:
+    """Return what runs where facts that the backward has read have changed. Raises Break if it cannot be made then."""
+    cls, saved = vm.known(call.cls, "class"), passed_to_context(vm, vm.entity(call.context).attrs, "to_save")
+    args, results = ([isinstance(each, TensorNode) for each in group] for group in (call.args, call.results))
+    try:
+        varies = vm.builder.may_end and bool(vm.builder.numbers.entries)  # pieces for compilers have fixed sizes
+        if varies or vm.builder.exporting or is_mortal(cls):
+            raise NotMadeAgain
+        lasting = [lasting_fact(vm, fact) for fact in facts]
+        return BackwardAsWritten(cls, args, results, recipe_of(vm, call.context, saved, place), lasting)
+    except NotMadeAgain:
+        raise call.unfollowed() from None
 
 
 def result_of(vm: Machine, node: torch.fx.Node, index: int) -> TensorNode:

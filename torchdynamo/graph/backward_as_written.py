@@ -1,0 +1,123 @@
+"""Run the backward of a custom autograd.Function as it was written, where the captured one does not hold.
+
+A backward runs later than the frame, and may read what has changed by then. The captured one has read the program as
+it was during capture. So these facts are looked at again when it runs: where one has changed, the program's own
+backward is called, with a context like the one that its forward filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch.autograd.function import Function, FunctionCtx
+
+from torchdynamo.core.source import Guard
+
+Make = Callable[["Making"], Any]
+
+
+class ObjectRecipe(NamedTuple):
+    """Say how an object is made: `new` returns it, and `fill` gives it the parts that may lead back to it."""
+
+    new: Make
+    fill: Callable[[Making, Any], None]
+
+
+class Making:
+    """Make what the forward stored on one context, each object once.
+
+    given: the tensors and numbers of the call. recipes: of the objects, by number.
+    """
+
+    def __init__(self, given: Sequence[Any], recipes: Mapping[int, ObjectRecipe]) -> None:
+        self.given, self.recipes = given, recipes
+        self.made: dict[int, Any] = {}
+        self.unfilled: list[int] = []
+
+    def object(self, number: int) -> Any:
+        """Return an object, which `fill` has yet to fill."""
+        if number not in self.made:
+            self.made[number] = self.recipes[number].new(self)
+            self.unfilled.append(number)
+        return self.made[number]
+
+    def fill(self) -> None:
+        """Fill all objects that have been made."""
+        while self.unfilled:
+            number = self.unfilled.pop()
+            self.recipes[number].fill(self, self.made[number])
+
+
+class ContextRecipe(NamedTuple):
+    """Say what the forward left on the context."""
+
+    saved: tuple[int | None, ...]  # what it saved: positions among the tensors, or None
+    needs: tuple[bool, ...]  # `needs_input_grad`
+    attributes: Mapping[str, Make]
+    objects: Mapping[int, ObjectRecipe]
+
+
+class WrittenContext(FunctionCtx):
+    """The context of the function's own backward; what the forward has not stored is asked of autograd's node."""
+
+    __slots__ = ("_node", "_saved", "needs_input_grad")
+
+    def __init__(self, node: Any, recipe: ContextRecipe) -> None:
+        self._node, self._saved, self.needs_input_grad = node, recipe.saved, recipe.needs
+        making = Making([*node.saved_tensors, *node.kept], recipe.objects)
+        for name, make in recipe.attributes.items():
+            self.__dict__[name] = make(making)
+        making.fill()
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        tensors = self._node.saved_tensors
+        return tuple(None if at is None else tensors[at] for at in self._saved)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in vars(self._node):
+            raise AttributeError(f"{type(self._node).__name__!r} object has no attribute {name!r}")
+        return getattr(self._node, name)
+
+
+class BackwardAsWritten:
+    """The backward of one call of a custom function, as it is written.
+
+    args, results: for each argument and result, whether it is a tensor. facts: what the captured backward has read.
+    """
+
+    def __init__(
+        self, cls: Any, args: Sequence[bool], results: Sequence[bool], context: ContextRecipe, facts: Sequence[Guard]
+    ) -> None:
+        self.cls, self.args, self.results, self.context = cls, args, results, context
+        self.facts = facts
+        self.holds: Callable[[], bool] = lambda: False  # whether the facts are true; guards/later.py sets it
+
+    def __deepcopy__(self, memo: Any) -> BackwardAsWritten:
+        return self
+
+    def gradients(self, node: Any, grads: Sequence[Any]) -> list[Any]:
+        """Return the gradients of the inputs that are tensors, for the autograd node of the call."""
+        if node.written is None:
+            node.written = WrittenContext(node, self.context)
+        given = iter(grads)
+        backward = self.cls.backward if self.cls.vjp is Function.vjp else self.cls.vjp
+        found = backward(node.written, *[next(given) if there else None for there in self.results])
+        return self.of_tensors(found if isinstance(found, tuple) else (found,), type(node).__name__)
+
+    def of_tensors(self, found: tuple[Any, ...], name: str) -> list[Any]:
+        """Return the gradients of tensors. Raises autograd's errors for gradients that fit no arguments."""
+        count = len(self.args)
+        if len(found) > count and all(each is None for each in found[count:]):
+            found = found[:count]
+        if len(found) != count:
+            told = f"(expected {count}, got {len(found)})"
+            raise RuntimeError(f"function {name} returned an incorrect number of gradients {told}")
+        for position, (is_tensor, grad) in enumerate(zip(self.args, found, strict=True), 1):
+            if grad is not None and not is_tensor:
+                raise RuntimeError(
+                    f"function {name} returned a gradient different than None at position {position}, "
+                    "but the corresponding forward input was not a Variable"
+                )
+        return [grad for is_tensor, grad in zip(self.args, found, strict=True) if is_tensor]
