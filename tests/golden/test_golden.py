@@ -2,7 +2,8 @@
 
 A `python` block defines `f` and the arguments `args` (and `keywords`) of a call; the `capture` block after it is what
 `show` prints, and what ended the capture if it did not reach the end; guards on torch's own insides are left out.
-`make golden` writes those blocks anew: read the diff. Each program is also run, compiled and not, and compared.
+Where the bytecode of CPython 3.14 makes another capture, its block follows under LATER. `make golden` writes the blocks
+of the Python it runs on anew: read the diff. Each program is also run, compiled and not, and compared.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import worlds
 
 import torchdynamo
 from torchdynamo import capture_retries, pipeline
+from torchdynamo.bytecode import versions
 from torchdynamo.capture.capture import Why
 from torchdynamo.capture.show import guard_line, show
 from torchdynamo.core.reasons import title
@@ -29,7 +31,12 @@ from torchdynamo.core.source import Guard, Roots
 
 FOLDER = Path(__file__).parent
 ACCEPT = os.environ.get("GOLDEN") == "accept"
-PAIR = re.compile(r"```python\n(?P<code>.*?)```\n\n```capture\n(?P<capture>.*?)```\n", re.DOTALL)
+LATER = "On CPython 3.14:"
+PAIR = re.compile(
+    r"```python\n(?P<code>.*?)```\n\n```capture\n(?P<capture>.*?)```\n"
+    rf"(\n{LATER}\n\n```capture\n(?P<later>.*?)```\n)?",
+    re.DOTALL,
+)
 
 
 def captured(source: str, name: str) -> str:
@@ -69,7 +76,9 @@ def test_captures(path: Path) -> None:
 
     def again(pair: re.Match[str]) -> str:
         new = captured(pair["code"], f"{path.name}-{next(count)}")
-        return f"```python\n{pair['code']}```\n\n```capture\n{new}```\n"
+        earlier, later = (pair["capture"], new) if versions.V314 else (new, pair["later"])
+        block = "" if later in (None, earlier) else f"\n{LATER}\n\n```capture\n{later}```\n"
+        return f"```python\n{pair['code']}```\n\n```capture\n{earlier}```\n{block}"
 
     now = PAIR.sub(again, text)
     if ACCEPT:

@@ -32,6 +32,7 @@ FAMILIES: dict[type, str] = {
     bytes: "bytes",
     tuple: "tuple",
     frozenset: "frozenset",
+    torch.Size: "tuple",  # in some builds it has slots of its own, which do the same
     torch.device: "device",
     **dict.fromkeys((int, float, complex), "number"),
 }

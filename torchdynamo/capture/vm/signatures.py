@@ -5,7 +5,9 @@ A model's own parameters say what it needs, and are not the signature that a pro
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,11 +117,22 @@ def signature_of(fn: Any) -> inspect.Signature | None:
     known = _said.get(id(fn))
     if known is not None:
         return known
+    namespace = vars(sys.modules.get(module_of(fn), builtins))
+    untouched = "__builtins__" not in namespace
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):  # it has no text, or one that says nothing
         text = getattr(fn, "__text_signature__", None) or ""
         return of_text(text.replace("$module, /, ", "").replace("$self", "self")) if UNWRITTEN in text else None
+    finally:
+        if untouched:
+            namespace.pop("__builtins__", None)  # inspect evaluates defaults there, and `eval` adds that name
+
+
+def module_of(fn: Any) -> str:
+    """Return the name of the module in whose namespace inspect evaluates the defaults of a callable in C."""
+    owner = fn if getattr(fn, "__module__", None) else getattr(fn, "__objclass__", None)
+    return str(getattr(owner, "__module__", None))
 
 
 def of_text(text: str) -> inspect.Signature:
