@@ -321,6 +321,7 @@ def entry_of(
     budget.spent(code, compiler.owner_id, operators)
     if settling is not None:
         settling.entry = entry
+        storing.pass_over(key, code)
         return entry
     pure = draft.does_nothing_else
     at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)

@@ -15,7 +15,7 @@ from weakref import ref
 from torchdynamo import config
 from torchdynamo.backends import artifacts
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.cache.store import compiled, coverage, eviction, files, frames, graphs, keys, places
+from torchdynamo.cache.store import compiled, coverage, eviction, files, frames, graphs, keys, notes, places
 from torchdynamo.cache.store.operators import custom_operators
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import NotStorable, NotYetStorable
@@ -62,6 +62,12 @@ def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
     return ""
 
 
+def pass_over(key: keys.FrameKey | None, code: CodeType) -> None:
+    """Record that a first run is not stored. key: None for one of which something else is told."""
+    if mode() == "on" and key is not None:
+        tell(code, f"{notes.NOT_STORED}: this call sets something up, so what was captured serves it alone")
+
+
 def write(key: keys.FrameKey, entry: NewEntry) -> None:
     """Write a new entry to the store, or see to it that this happens. Raises NotStorable, OSError or Untrusted."""
     made, gm, backend = entry.called.made, entry.called.module, entry.compiler.backend_name
@@ -73,11 +79,12 @@ def write(key: keys.FrameKey, entry: NewEntry) -> None:
         compiled.check_devices(gm)
     try:
         content, blobs = compiled.dump_compiled(made, gm, backend)
-    except NotYetStorable:
+    except NotYetStorable as error:
         sections = checked_sections(key, entry)
         later = functools.partial(keep_later, key.name, ref(entry.code), sections, ref(made), backend)
         if not artifacts.when_ready(made, later):
             raise
+        tell(entry.code, f"{notes.LATER}: {error}")
         return
     save(key.name, {**checked_sections(key, entry), "backend": content}, blobs)
 
@@ -85,15 +92,19 @@ def write(key: keys.FrameKey, entry: NewEntry) -> None:
 def keep_later(key: str, code: ref[CodeType], sections: dict[str, bytes], made: ref[Any], backend: str) -> None:
     """Write an entry whose backend was not ready: by now a backward is compiled, or a member chosen."""
     there, run = code(), made()
-    if there is not None and run is not None:
-        with interrupts.deferred(), telling(there):
-            try:
-                content, blobs = compiled.dump_artifact(run, backend)
-            except NotYetStorable:
-                if artifacts.when_ready(run, functools.partial(keep_later, key, code, sections, made, backend)):
-                    return
-                raise
-            save(key, {**sections, "backend": content}, blobs)
+    if there is None:
+        return
+    with interrupts.deferred(), telling(there):
+        if run is None:
+            raise NotStorable("what its backend has compiled is gone, before it could be written")
+        try:
+            content, blobs = compiled.dump_artifact(run, backend)
+        except NotYetStorable:
+            if artifacts.when_ready(run, functools.partial(keep_later, key, code, sections, made, backend)):
+                return
+            raise
+        save(key, {**sections, "backend": content}, blobs)
+        notes.drop(places.folder(), there, notes.LATER)
 
 
 def outlook(entry: NewEntry) -> str:
@@ -138,7 +149,7 @@ def telling(code: CodeType) -> Iterator[None]:
     try:
         yield
     except NotStorable as error:
-        tell(code, f"not stored: {error}")
+        tell(code, f"{notes.NOT_STORED}: {error}")
     except places.Untrusted as error:
         complain(code, places.folder(), "trust", str(error))
     except OSError as error:

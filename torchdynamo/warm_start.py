@@ -24,7 +24,7 @@ from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.run import Careful, on_error
 from torchdynamo.cache import budget
 from torchdynamo.cache.entries import CompiledEntry
-from torchdynamo.cache.store import compiled, files, frames, graphs, keys, places
+from torchdynamo.cache.store import compiled, files, frames, graphs, keys, notes, places
 from torchdynamo.cache.store.calls_again import CallRaised
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import NotStorable
@@ -115,7 +115,7 @@ def key_if_used(code: CodeType, roots: Roots, compiler: Any) -> keys.FrameKey | 
     try:
         return key_of(code, roots, compiler)
     except NotStorable as error:
-        tell(code, f"not stored: {error}")
+        tell(code, f"{notes.NOT_STORED}: {error}")
         return None
 
 
@@ -170,10 +170,10 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
         graph_id, failed = next_graph_id(code), what_failed(code, compiler.owner_id, roots)
         entry = entry_of(frame, program, sections, root, compiler, graph_id)
     except Unresolved as error:
-        tell(code, f"a stored version does not fit: {error}")
+        tell(code, f"{notes.NO_FIT}: {error}")
         return None
     except CallRaised as error:  # not to be called a third time: eager is next
-        tell(code, f"a stored version does not fit: {error}")
+        tell(code, f"{notes.NO_FIT}: {error}")
         _raised.add(path)
         raise NotYet from None
     except places.Untrusted as error:
@@ -299,5 +299,7 @@ HOUR = 3600.0
 
 
 def tell(code: CodeType, text: str) -> None:
-    """Record what became of a frame in the store."""
+    """Record what became of a frame in the store, for this process, and for `cache why`."""
     events.record("cache", beginning(code), text, code=ref(code))
+    if mode() == "on":
+        notes.keep(places.folder(), code, text)

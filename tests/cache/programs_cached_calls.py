@@ -84,6 +84,12 @@ AS_THEY_ARE: dict[str, Program] = {
             "layers = [Layer(n) for n in range(1, 6)]\ndef f(x):\n    for layer in layers: x = layer(x)\n    return x\n"
         )
     ),
+    "written_and_put_back_unread": Program(
+        program(
+            "class S: pass\ns = S()\ns.flag = False\n@functools.cache\n" + G + "def f(x):\n    s.flag = True\n"
+            "    s.flag = False\n    return x * g(3)\n"
+        )
+    ),
     "of_a_library": Program(
         "from library_with_cache import g, LOG\n" + program("def f(x): return x * g(5)\n").replace("LOG = []", ""),
         None,

@@ -80,6 +80,59 @@ def test_why_needs_a_function_with_entries(store: Path, capsys: pytest.CaptureFi
     assert "AttributeError" in capsys.readouterr().err
 
 
+def test_why_says_what_was_not_stored_and_what_did_not_fit(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def why() -> list[str]:
+        capsys.readouterr()
+        main(["why", f"{__name__}:breaks"])
+        return capsys.readouterr().out.splitlines()
+
+    marked = torch.ones(3)
+    torchdynamo.mark_dynamic(marked, 0)
+    torchdynamo.compile(breaks, backend="eager")(marked)
+    head, reason = why()
+    assert head.startswith("there is no entry") and "explain" not in head
+    assert reason.startswith("0.0d ago, from line ") and "not stored: a tensor is marked" in reason
+    torchdynamo.compile(breaks, backend="eager", dynamic=False)(torch.ones(3))
+    torchdynamo.reset()
+    torchdynamo.compile(breaks, backend="eager", dynamic=False)(torch.ones(4))
+    assert any("a stored version does not fit: " in line for line in why())
+    (folder,) = {path.parent for path in store.rglob("*.json")}
+    assert main(["bake", str(store.parent / "image")]) == 0
+    assert folder.name == "notes" and not list((store.parent / "image").rglob("notes"))
+
+
+class Lazy:
+    table: torch.Tensor | None = None
+
+
+lazy = Lazy()
+
+
+def first_run(x: torch.Tensor) -> torch.Tensor:
+    if lazy.table is None:
+        lazy.table = torch.ones(3)
+    return x * lazy.table
+
+
+def trained(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).sin()
+
+
+def test_why_says_that_a_call_sets_something_up_and_that_a_backward_is_to_come(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events.clear()
+    torchdynamo.compile(first_run, backend="eager")(torch.ones(3))
+    assert any("not stored: this call sets something up" in event.text for event in events.recent())
+    result = torchdynamo.compile(trained, backend="aot_eager")(torch.ones(3, requires_grad=True))
+    main(["why", f"{__name__}:trained"])
+    assert "to be stored later" in capsys.readouterr().out
+    result.sum().backward()
+    main(["why", f"{__name__}:trained"])
+    assert "to be stored later" not in capsys.readouterr().out
+    assert main(["why", f"{__name__}:trained"]) == 0
+
+
 def breaks(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
     if y.sum() > 0:

@@ -24,7 +24,7 @@ def test_a_second_process_finds_what_the_first_has_compiled(
 ) -> None:
     first, second = (outcomes[name] for outcomes in both)
     assert first.equal and second.equal
-    assert first.told == []
+    assert first.refused == []
     assert (second.hits, second.compiled) == (first.compiled, 0), second.told
     assert second.imported == []
 
@@ -38,7 +38,7 @@ def test_what_has_changed_gives_the_new_result(name: str, both: tuple[dict[str, 
 def test_nearly_all_of_the_changed_programs_had_been_stored(
     both: tuple[dict[str, Outcome], dict[str, Outcome]],
 ) -> None:
-    stored = [name for name in CHANGED if not both[0][f"changed_{name}"].told]
+    stored = [name for name in CHANGED if not both[0][f"changed_{name}"].refused]
     assert len(stored) >= 0.9 * len(CHANGED)
 
 
@@ -46,7 +46,7 @@ def test_functions_that_are_replaced_in_a_library_are_not_taken_for_its_own(tmp_
     first, second = twice(tmp_path, REPLACED)
     for name in REPLACED:
         assert first[name].equal and second[name].equal, name
-        assert first[name].told == [], name
+        assert first[name].refused == [], name
         assert second[name].hits == 0, name
 
 
@@ -75,6 +75,6 @@ def test_what_inductor_has_compiled_is_found(tmp_path: Path) -> None:
     first, second = twice(tmp_path, INDUCTOR)
     for name in INDUCTOR:
         assert first[name].equal and second[name].equal, name
-        assert first[name].told == [], name
+        assert first[name].refused == [], name
         assert (second[name].hits, second[name].compiled) == (1, 0), (name, second[name].told)
         assert second[name].imported == []

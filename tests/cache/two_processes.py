@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchdynamo.cache.store import notes
+
 
 class Program(NamedTuple):
     """A module that defines `f` and `args()`, before and after a change; other files that it imports, by name."""
@@ -28,6 +30,11 @@ class Outcome(NamedTuple):
     compiled: int
     told: list[str]
     imported: list[str]
+
+    @property
+    def refused(self) -> list[str]:
+        """What was told and is not put right later."""
+        return [text for text in self.told if not text.startswith(notes.LATER)]
 
 
 DRIVER = """

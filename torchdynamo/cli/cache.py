@@ -139,7 +139,8 @@ def path_of(arguments: argparse.Namespace, root: Path) -> int:
 def baked(arguments: argparse.Namespace, root: Path) -> int:
     """Copy the store, for an image; `TORCHDYNAMO_CACHE_TRUST` names the copy there."""
     target = places.made_private(Path(arguments.folder).absolute())
-    shutil.copytree(root / places.FORMAT, target / places.FORMAT, dirs_exist_ok=True)
+    notes = shutil.ignore_patterns(places.notes_in(root).name)
+    shutil.copytree(root / places.FORMAT, target / places.FORMAT, ignore=notes, dirs_exist_ok=True)
     print(f"{sum(1 for _ in entries(target))} entries in {target}: set TORCHDYNAMO_CACHE_TRUST={target} in the image")
     return 0
 
@@ -150,11 +151,12 @@ def explained(arguments: argparse.Namespace, root: Path) -> int:
     stored = ((each.path, each.used, each.about) for folder in (*places.baked(), root) for each in entries(folder))
     try:
         lines = list(cache_why.why(arguments.name, stored))
+        told = list(cache_why.told(arguments.name, root))
     except Exception as error:  # of the user's own module: shown with its name, whatever it is
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    advice = "torchdynamo.explain says why a frame is not stored"
-    print("\n".join(lines) or f"there is no entry of {arguments.name} in {root}; {advice}")
+    advice = "" if told else "; torchdynamo.explain says why a frame is not stored"
+    print("\n".join((*(lines or [f"there is no entry of {arguments.name} in {root}{advice}"]), *told)))
     return 0 if lines else 1
 
 

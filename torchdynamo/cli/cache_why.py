@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.cache.store import keys
+from torchdynamo.cache.store import keys, notes
 from torchdynamo.cli.explain import target_of
 from torchdynamo.eval_frame import code_of
 
@@ -39,6 +39,14 @@ def why(name: str, stored: Iterator[tuple[Path, float, Mapping[str, Any]]]) -> I
         yield from (f"    {each}" for each in changes)
         if not changes:
             yield "    nothing differs that is known before a call: its guards decide"
+
+
+def told(name: str, root: Path) -> Iterator[str]:
+    """Yield what processes have noted of a function, why it was not stored or no entry served it. Raises as `why`."""
+    code = code_of(target_of(name))
+    for note in notes.notes_on(root, code):
+        age = (time.time() - note.written) / 86400
+        yield f"{age:.1f}d ago, from line {note.line} on: {note.text}"
 
 
 def differences(code: CodeType, module: str, about: Mapping[str, Any]) -> Iterator[str]:

@@ -76,6 +76,11 @@ def blobs_in(root: Path) -> Path:
     return root / FORMAT / "blobs"
 
 
+def notes_in(root: Path) -> Path:
+    """Return the folder of reasons that `cache why` tells."""
+    return root / FORMAT / "notes"
+
+
 def made_private(path: Path) -> Path:
     """Return a folder that only this user can use, created if it is missing.
 

@@ -94,9 +94,8 @@ def is_as_at_entry(vm: Machine, change: Change) -> bool:
     own = instance_dict(entity.real)
     if type(own) is not dict or not all(is_constant_of(own, *pair) for pair in entity.attrs.items()):
         return False
-    for name in entity.attrs:
-        vm.guard(instance_attr(entity.source, name), "EQUALS_MATCH", own[name])
-    return True
+    before = [wrap(vm, own[name], instance_attr(entity.source, name)) for name in entity.attrs]
+    return all(each.__class__ is Known for each in before)
 
 
 def is_constant_of(own: dict[str, Any], name: str, value: Value) -> bool:
