@@ -255,3 +255,113 @@ def test_sizes_that_vary_end_the_graph() -> None:
         x = torch.ones(size, requires_grad=True)
         compiled(x).backward()
         assert torch.equal(x.grad, torch.full((size,), 4.0))
+
+
+# -- branches on what a backward computes, and backwards that are not followed to the end -----------------------------
+class Factorizes(torch.autograd.Function):
+    """Its backward asks whether a factorization failed, and does without if so."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        factor, info = torch.linalg.cholesky_ex(x.diag())
+        if not torch.any(info):
+            return factor @ grad
+        if not x.isfinite().all():
+            raise ValueError("no numbers")
+        return grad * 7
+
+
+class Sine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * Cosine.apply(*ctx.saved_tensors)
+
+
+class Cosine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.cos()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return -grad * Sine.apply(*ctx.saved_tensors)
+
+
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            raise NotImplementedError("no second derivatives")
+        return grad * 3
+
+
+class Several(torch.autograd.Function):
+    """It is given more choices of gradients than are captured."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        return x * 1, x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return sum(grad * at for at, grad in enumerate(grads, 1) if grad is not None)
+
+
+FOLLOWED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a branch": lambda x: Factorizes.apply(x * 2).sum(),
+    "itself": lambda x: (Sine.apply(x) * 2).sum(),
+    "refuses": lambda x: Refuses.apply(x).sum(),
+    "the last": lambda x: Several.apply(x * 2)[2].sum(),
+    "two": lambda x: sum(Several.apply(x * 2)[1:]).sum(),
+}
+GIVEN = {"the usual way": [1.0, 2.0], "the other way": [1.0, -2.0], "an error": [1.0, float("nan")]}
+
+
+def derivatives(fn: Callable[[torch.Tensor], torch.Tensor], given: list[float], count: int = 3) -> list[Any]:
+    """Return a result and its derivatives, so many of them twice, or the error that ends them."""
+    x = torch.tensor(given, requires_grad=True)
+    result = fn(x)
+    found: list[Any] = [result.detach(), *torch.autograd.grad(result, x, retain_graph=True)]
+    try:
+        for _ in range(count):
+            (result,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+            found.append(result.detach())
+    except (RuntimeError, NotImplementedError) as error:
+        found.append((type(error), str(error)))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("which", FOLLOWED)
+def test_ways_that_were_not_captured(which: str, backend: str) -> None:
+    compiled = torchdynamo.compile(FOLLOWED[which], backend=backend, fullgraph=True)
+    for given in (GIVEN["the usual way"], GIVEN["the other way"]):
+        count = 3 if backend == "eager" else 0  # AOTAutograd refuses second ones where a tensor in between is gone
+        got, wanted = derivatives(compiled, given, count), derivatives(FOLLOWED[which], given, count)
+        assert len(got) == len(wanted)
+        for mine, theirs in zip(got, wanted, strict=True):
+            assert torch.equal(mine, theirs) if isinstance(theirs, torch.Tensor) else mine == theirs
+
+
+def test_an_error_on_a_way_that_was_not_captured() -> None:
+    compiled = torchdynamo.compile(FOLLOWED["a branch"], backend="eager", fullgraph=True)
+    for fn in (compiled, FOLLOWED["a branch"], compiled):
+        with pytest.raises(ValueError, match="no numbers"):
+            derivatives(fn, GIVEN["an error"])

@@ -2,7 +2,8 @@
 
 A backward runs later than the frame, and may read what has changed by then. The captured one has read the program as
 it was during capture. So these facts are looked at again when it runs: where one has changed, the program's own
-backward is called, with a context like the one that its forward filled.
+backward is called, with a context like the one that its forward filled. It is called as well where a branch that the
+captured one has followed goes another way.
 """
 
 from __future__ import annotations

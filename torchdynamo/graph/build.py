@@ -292,16 +292,16 @@ class GraphBuilder(FakeExecution):
     def with_backward(
         self,
         plan: tuple[Any, ...],
-        ways: Sequence[tuple[tuple[bool, ...], bool | None, Any]],
+        ways: Sequence[tuple[tuple[bool, ...], bool | None, tuple[Any, ...]]],
         groups: Sequence[list[Node]],
         written: Any,
         position: Position | None,
     ) -> tuple[Node, Any]:
         """Give results a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
         held = []
-        for there, grad, (body, takes, gives) in ways:
+        for there, grad, (body, *rest) in ways:
             node = self.hold("backward", body, position)
-            held.append((there, grad, node, takes, gives))
+            held.append((there, grad, node, *rest))
         formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
         whole = (*plan, formats, written and self.hold("written", written, position), tuple(held))
         return self.call("call_function", with_backward, (whole, *groups), {}, position)

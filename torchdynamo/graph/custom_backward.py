@@ -3,9 +3,9 @@
 The forward is in the graph before it, operator by operator and without gradients, as autograd runs it. The operator
 takes the inputs and the results, and returns the results with the history that autograd gives to such a function's
 results: eager's rules for views, returned inputs and modified inputs are autograd's own. The backward is a body,
-captured along with the forward. Autograd runs it eagerly, and AOTAutograd traces it like any other. A backward that has
-read what may have changed by the time it runs is not traced: each time, it looks whether that is as it was, and runs as
-the program wrote it if not.
+captured along with the forward. Autograd runs it eagerly, and AOTAutograd traces it like any other. One that has read
+what may have changed by the time it runs, or branches on what it computes, is not traced: each time, it looks whether
+that is as it was in the capture, and runs as the program wrote it if not.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class BackwardVariant(NamedTuple):
     body: Any  # a graph module; in a graph, the node that holds it
     takes: tuple[int, ...]  # for each argument of the body: its position in (gradients, saved tensors, kept values)
     gives: tuple[int, ...]  # for each input: the position of its gradient among the body's results, or -1
+    truths: tuple[bool, ...]  # what the body's last results, which are conditions, have to be
 
 
 class BackwardPlan(NamedTuple):
@@ -70,7 +71,7 @@ class BackwardPlan(NamedTuple):
     dirty: tuple[int, ...]  # inputs that the forward has written to
     constant: tuple[int, ...]  # results without gradients
     formats: tuple[torch.memory_format, ...]  # for each result: the layout in which the body gets its gradient
-    written: BackwardAsWritten | None  # what runs where facts that the bodies have read have changed; None: no facts
+    written: BackwardAsWritten | None  # what runs where the bodies do not hold; None: they always do
     ways: tuple[BackwardVariant, ...]
 
 
@@ -81,15 +82,21 @@ def body_callable(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
 
 
 def run_backward(ctx: Any, *grads: Any) -> Any:
-    """Return the gradients of the inputs. Raises RuntimeError for a choice of gradients that was not captured."""
+    """Return the gradients of the inputs, of a captured body where one holds."""
     plan = ctx.plan
-    if plan.written is not None and (ctx.written is not None or not plan.written.holds()):
-        return (None, None, None, None, *plan.written.gradients(ctx, grads))
     there = tuple(grad is not None for grad in grads)
     modes = None, torch.is_grad_enabled()
     way = next((way for way in plan.ways if way.there == there and way.grad in modes), None)
-    if way is None:
-        raise RuntimeError(f"the backward of {plan.name} was captured for other gradients than those it is given")
+    may_be = plan.written is None or (ctx.written is None and plan.written.holds())
+    found = run_body(ctx, way, grads) if way is not None and may_be else None
+    if found is None:
+        found = plan.written.gradients(ctx, grads)
+    return (None, None, None, None, *found)
+
+
+def run_body(ctx: Any, way: BackwardVariant, grads: Sequence[Any]) -> list[Any] | None:
+    """Return the gradients that a body gives; None if it rests on a condition that does not hold."""
+    plan = ctx.plan
     given = [
         None if grad is None else grad.contiguous(memory_format=layout)
         for grad, layout in zip(grads, plan.formats, strict=True)
@@ -100,7 +107,10 @@ def run_backward(ctx: Any, *grads: Any) -> Any:
         found = body_callable(way.body, plan.name)(*[given[index] for index in way.takes])
         if outside is not None:  # the body restores the modes of its capture, not those of this call
             outside.restore()
-    return (None, None, None, None, *[None if index < 0 else found[index] for index in way.gives])
+    conditions = found[len(found) - len(way.truths) :]
+    if any(bool(condition) is not truth for condition, truth in zip(conditions, way.truths, strict=True)):
+        return None
+    return [None if index < 0 else found[index] for index in way.gives]
 
 
 class OwnBackward(torch.autograd.Function):

@@ -12,7 +12,8 @@ import torch.utils.checkpoint
 from torch.autograd.function import _SingleLevelFunction
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from torchdynamo.capture.functions.torch_autograd_backward import BackwardContext, Call, give_backward
+from torchdynamo.capture.functions.torch_autograd_backward import give_backward
+from torchdynamo.capture.functions.torch_autograd_inliner import BackwardContext, Call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, ends_graph, function, models, rebuilds

@@ -205,6 +205,8 @@ def lasting_fact(vm: Machine, guard: Guard) -> Guard:
 
     Raises NotMadeAgain if it is about what only the frame leads to.
     """
+    if guard.kind == "SAME_OBJECT":
+        return guard._replace(source=lasting(vm, guard.source), arg=lasting(vm, guard.arg))
     if guard.kind not in ANYWHERE:
         raise NotMadeAgain
     return guard._replace(source=lasting(vm, guard.source))

@@ -75,6 +75,8 @@ def expect(vm: Machine, value: Value, truth: bool) -> bool:
 def decides(vm: Machine, value: Value) -> bool:
     """Return whether a value is one truth value, which only running the graph can tell."""
     if isinstance(value, Symbol):
+        if vm.backwards:  # the frame would know it, too, of a number that both have
+            return False
         return value.pytype is bool and symbols.unknown(vm, value) and not symbols.follows(vm, value)
     if not isinstance(value, TensorNode) or value.source is not None or torch._C._are_functorch_transforms_active():
         return False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def are_taken_to_fit(vm: Machine, fault: Break, args: Sequence[Value]) -> bool:
     """Assume sizes to be equal if that is all that an operator lacked; return whether it was."""
     pairs = [vm.builder.numbers.equated(fact) for fact in getattr(fault, "facts", ())]
-    if not pairs or not all(pairs) or not vm.may_begin_again:
+    if not pairs or not all(pairs) or not vm.may_begin_again or vm.backwards:
         return False
     for pair in pairs:
         presumed = not_empty(vm, args, pair[0]) if len(pair) == 2 and pair[1] == 0 else have_one_size(vm, args, pair)

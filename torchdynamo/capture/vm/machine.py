@@ -86,6 +86,7 @@ class Machine(CaptureState):
         self.modes = self.effects.modes
         self.modes_off = self.subclasses_off = 0  # blocks in which they are not asked
         self.repeats: RepeatedCalls | None = None  # None: each call is executed
+        self.backwards: tuple[type, ...] = ()  # custom functions whose backwards are followed, the outermost first
         self.grad_mode_unknown = False  # what is followed runs later, wherever somebody asks for gradients
         self.later_histories: set[torch.fx.Node] = set()  # inputs of a backward that may have a history when it runs
 
