@@ -90,6 +90,11 @@ AS_THEY_ARE: dict[str, Program] = {
             "    s.flag = False\n    return x * g(3)\n"
         )
     ),
+    "written": Program(
+        program(
+            "class S: pass\ns = S()\n@functools.cache\n" + G + "def f(x):\n    s.kept = {'x': x}\n    return x * g(3)\n"
+        )
+    ),
     "of_a_library": Program(
         "from library_with_cache import g, LOG\n" + program("def f(x): return x * g(5)\n").replace("LOG = []", ""),
         None,

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchdynamo.capture.speculate import cached_calls
-from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, guard_of_result, keeps_results, same
-from torchdynamo.capture.vm.effect_kinds import Change, EffectKind
+from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, guard_of_result, keeps_results
+from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
-from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
 from torchdynamo.capture.vm.wrap import CONSTANTS, holds_nan, lift, wrap
 from torchdynamo.core.signals import Assumption, Break
 from torchdynamo.core.source import Pinned, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Known, Object, TensorNode, Value
+from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
 
 RESULT = "what a function that keeps its results has returned"
 PLAIN_HASH: Any = object.__hash__
@@ -46,7 +45,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         return vm.call(inner, list(args), dict(kwargs))
     real = [same_object(vm, value, {}) for value in args]
     named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
-    at_entry = all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start))
+    switched = any(change.kind is EffectKind.STATE for change in vm.effects.net(vm.effects.start))
     try:
         found = entity.real(*real, **named)
     except Exception as error:
@@ -59,7 +58,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         guard = guard_of_result(entity.real, entity.source, tuple(real), None)
         if guard is not None:
             vm.guard(*guard[:3])
-    note_call(vm, entity, args, kwargs, found, guarded=guard is not None, at_entry=at_entry)
+    note_call(vm, entity, args, kwargs, found, guarded=guard is not None, switched=switched)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -81,28 +80,6 @@ def can_change(found: Any) -> bool:
     return type(found) in (list, dict, set) or (type(found) is tuple and any(map(can_change, found)))
 
 
-def is_as_at_entry(vm: Machine, change: Change) -> bool:
-    """Return whether what was written is again what it was when the frame began, which is guarded then.
-
-    That goes for attributes of an object that are constants.
-    """
-    entity = change.owner
-    if change.kind is not EffectKind.ATTRIBUTE or entity is None or entity.source is None:
-        return False
-    if entity.payload is not None or vm.effects.set_again(entity) or written_on(entity.pytype) is not object:
-        return False
-    own = instance_dict(entity.real)
-    if type(own) is not dict or not all(is_constant_of(own, *pair) for pair in entity.attrs.items()):
-        return False
-    before = [wrap(vm, own[name], instance_attr(entity.source, name)) for name in entity.attrs]
-    return all(each.__class__ is Known for each in before)
-
-
-def is_constant_of(own: dict[str, Any], name: str, value: Value) -> bool:
-    """Return whether a value is the constant that a dict has."""
-    return value.__class__ is Known and type(value.obj) in CONSTANTS and same(own.get(name, own), value.obj)
-
-
 def note_call(
     vm: Machine,
     entity: Entity,
@@ -111,16 +88,17 @@ def note_call(
     found: Any,
     *,
     guarded: bool,
-    at_entry: bool,
+    switched: bool,
 ) -> None:
     """Note a call of a real function, for a process that uses this capture: it makes the call before the frame runs.
 
-    guarded: a guard says that the cache holds the result. at_entry: all that the function could see was then as it is
-    when the frame begins. Where it was not, or the call cannot be written, the capture serves this process only.
+    guarded: a guard says that the cache holds the result. switched: the frame has switched modes until then, which it
+    has not when it begins; all else that it has written is done when the graph has run, and the function has not seen
+    it. Where modes are others, or the call cannot be written, the capture serves this process only.
     """
     given = [argument_of(vm, value) for value in (*args, *named.values())]
     plain = type(found) in CONSTANTS and is_plain(found) and all(each is not NOWHERE for each in given)
-    if not (at_entry and plain and keeps_results(entity.real)) or entity.source is None:
+    if switched or not (plain and keeps_results(entity.real)) or entity.source is None:
         vm.of_process[RESULT] = None
         return
     place = vm.position()

@@ -27,13 +27,6 @@ class CachedCall(NamedTuple):
     position: tuple[Any, ...] | None
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two arguments are the same: sources by identity, constants by value, with 0.0 and -0.0 apart."""
-    if type(one) is tuple and type(other) is tuple and len(one) == len(other):
-        return all(map(same, one, other))
-    return one is other or (type(one) is type(other) and type(one) in CONSTANTS and repr(one) == repr(other))
-
-
 def keeps_results(function: Any) -> bool:
     """Return whether a function keeps any results."""
     return type(function) is CACHED and CACHED.cache_info(function)[2] != 0
