@@ -289,3 +289,18 @@ def test_buffers_of_batch_norm_are_written_by_graphs_that_train() -> None:
         assert torch.equal(one, two)
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(one.grad, two.grad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_result_written_to_a_tensor_of_another_size(backend: str) -> None:
+    """It gets the result's size, which compilers do not know of what a graph is given."""
+
+    def fn(x: torch.Tensor, out: torch.Tensor) -> Any:
+        return torch.cosh(x, out=out) + 1, out.shape, torch.add(x, 1, out=torch.empty(0)), out.sum()
+
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    for shape in ((0,), (2, 3), (0, 4)):
+        x, mine, theirs = torch.rand(2, 3), torch.ones(shape), torch.ones(shape)
+        for got, wanted in zip(compiled(x, mine), fn(x, theirs), strict=True):
+            torch.testing.assert_close(got, wanted)
+        assert mine.shape == theirs.shape == x.shape

@@ -385,7 +385,9 @@ class GraphBuilder(FakeExecution):
         mutated = frozenset(node.name for node in self.mutated() if node in remaining)
         overwritten = frozenset(node.name for node in self.graph.nodes if self.is_overwritten(node))
         record = self.record
-        note_effects(gm, Effects(mutated, record.random, record.as_captured, overwritten, record.communicates))
+        resized = (record.has_resized(memory) for node in remaining for memory in self._memory.get(node, ()))
+        as_captured = record.as_captured or any(resized)
+        note_effects(gm, Effects(mutated, record.random, as_captured, overwritten, record.communicates))
         return gm
 
     def is_overwritten(self, node: Node) -> bool:

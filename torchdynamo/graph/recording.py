@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from torchdynamo.graph import fake_mode, overlap, torch_compat, wrappers
 
@@ -35,6 +36,7 @@ class WorldRecord:
         # Keyed by address; the storage is kept alive so that no other can get its address.
         self.written: dict[int, torch.UntypedStorage] = {}
         self.replaced: list[torch.Tensor] = []  # tensors that were given other memory
+        self.resized: set[int] = set()  # addresses of storages written to through an `out` that was given another size
         self.loose: dict[int, torch.UntypedStorage] = {}
         # Address of a copy made since this was cleared -> its storage, and its original's.
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
@@ -104,6 +106,10 @@ class WorldRecord:
         """Return whether a storage may have been written to; None counts as any."""
         return self.everything_written or storage is None or storage._cdata in self.written
 
+    def has_resized(self, storage: torch.UntypedStorage | None) -> bool:
+        """Return whether an operator has given a tensor another size that has this storage: no compiler knows that."""
+        return storage is not None and storage._cdata in self.resized
+
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """Return the storage of a tensor; None for sparse tensors and some subclasses."""
@@ -169,7 +175,7 @@ def is_collective(op: Any) -> bool:
 class _Effect:
     """The side effects of an ATen operator, read off its schema."""
 
-    __slots__ = ("collective", "copies", "foreign", "random", "switches", "training", "written")
+    __slots__ = ("collective", "copies", "foreign", "outs", "random", "switches", "training", "written")
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         self.foreign = is_foreign(op)
@@ -183,6 +189,7 @@ class _Effect:
             for index, argument in enumerate(arguments)
             if (argument.alias_info is not None and argument.alias_info.is_write) or argument.name in hidden
         ]
+        self.outs = [argument.name for argument in arguments if argument.is_out]
         statistics = {name for _, name in self.written} <= set(STATISTICS)
         at = [index for index, argument in enumerate(arguments) if statistics and argument.name == "training"]
         self.training = at[0] if at else -1  # position of the argument without which nothing is written
@@ -215,6 +222,11 @@ def _effect(op: Any) -> _Effect | None:
     return effect if effect.random or effect.written or effect.foreign or effect.copies else None
 
 
+def plain_sizes(tensor: torch.Tensor) -> list[Any]:
+    """Return the sizes of a tensor, to be compared without a guard on symbolic ones."""
+    return [size.node.expr if isinstance(size, torch.SymInt) else size for size in tensor.shape]
+
+
 @cache
 def _mode_class() -> type[FakeTensorMode]:
     class RecordingMode(fake_mode.mode_type()):  # type: ignore[misc]
@@ -234,9 +246,21 @@ def _mode_class() -> type[FakeTensorMode]:
                     written = [args[at] if at < len(args) else kwargs.get(name) for at, name in effect.written]
                     overlap.refuse(func, written, args)
                     self.record.write_by_operator(written)
+                if effect.outs:
+                    return self.filled([kwargs.get(name) for name in effect.outs], func, types, args, kwargs)
                 if effect.copies:
                     return self.copied(args[0], super().__torch_dispatch__(func, types, args, kwargs))
             return super().__torch_dispatch__(func, types, args, kwargs)
+
+        def filled(self, outs: Sequence[Any], *call: Any) -> Any:
+            """Run an operator that writes into `outs`, and record those that it gives another size."""
+            tensors = [each for each in pytree.tree_leaves(outs) if isinstance(each, torch.Tensor)]
+            before = [plain_sizes(each) for each in tensors]
+            result = super().__torch_dispatch__(*call)
+            for tensor, sizes in zip(tensors, before, strict=True):
+                if plain_sizes(tensor) != sizes:
+                    self.record.resized.update(each._cdata for each in storages_of(tensor) if each is not None)
+            return result
 
         def copied(self, of: Any, copy: torch.Tensor) -> torch.Tensor:
             # torch.func passes numbers where operators take tensors; operators of wrappers are not run here
