@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, MethodType, TracebackType
+from types import CodeType, FunctionType, MethodDescriptorType, MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from torchdynamo.core import marks
+from torchdynamo.core.policy import is_tensor_method, is_torch_operator
+from torchdynamo.hook.frames import always_capture, skip_reason
 from torchdynamo.hook.install import Compiled, callback_active, set_eval_frame
 from torchdynamo.optimized_module import OptimizedModule
-from torchdynamo.whole_graph import Refused, why_never
+from torchdynamo.whole_graph import Refused, body_of, why_never
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,12 +75,13 @@ class EvalContext:
 
     def _function(self, fn: Callable[..., Any]) -> Any:
         inner = without_compiler(fn)
+        called = in_a_frame(inner) if self.callback and belongs_to_torch(inner) else inner
         updated = functools.WRAPPER_UPDATES if isinstance(inner, (FunctionType, MethodType)) else ()
         refused = self._refused(inner)
         if refused is not None:
             compiled = Compiled(refused, self.callback, way=Refused.hide)
         else:
-            compiled = Compiled(inner, self.callback)
+            compiled = Compiled(called, self.callback)
         return functools.update_wrapper(compiled, inner, updated=updated)
 
     def _module(self, module: torch.nn.Module) -> Any:
@@ -124,3 +128,35 @@ def without_compiler(fn: Callable[..., Any]) -> Callable[..., Any]:
     while type(fn) is Compiled and fn.callback:
         fn = fn.fn
     return fn.fn if isinstance(fn, Refused) else fn
+
+
+def belongs_to_torch(fn: Any) -> bool:
+    """Return whether a callable is PyTorch's and runs no frame that is captured by itself, as that of `forward` is."""
+    body = body_of(fn)
+    if isinstance(getattr(fn, "__self__", None), (torch.nn.Module, torch.optim.Optimizer)):
+        return False
+    if not isinstance(body, FunctionType):
+        return is_torch_operator(fn) or (isinstance(fn, MethodDescriptorType) and is_tensor_method(fn))
+    dynamo = body.__module__.startswith("torch._dynamo.")  # its marks
+    return not dynamo and skip_reason(body.__code__, body.__globals__) == "torch internals"
+
+
+def in_a_frame(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `fn`, with code of its own to compile; the same one for a function of a module."""
+    home = vars(sys.modules.get(getattr(fn, "__module__", None) or "torch", torch))
+    return shared_call(fn) if home.get(getattr(fn, "__name__", "")) is fn else call_of(fn)
+
+
+def call_of(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does nothing but call `fn`, whose code no other such function has."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    code = call.__code__.replace(co_name=getattr(fn, "__name__", "call"))
+    call.__code__ = always_capture(code)
+    marks.ASKED.add(code)
+    return call
+
+
+shared_call = functools.cache(call_of)

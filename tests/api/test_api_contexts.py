@@ -229,3 +229,45 @@ def named(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_compiled_function_is_pickled_by_name() -> None:
     assert pickle.loads(pickle.dumps(named)) is named
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x.sin().sum() * 2
+
+
+CALLED: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "a function of torch's": (torch.nn.functional.softmax, (X, 0)),
+    "an operator": (torch.sin, (X,)),
+    "an operator's overload": (torch.ops.aten.cos.default, (X,)),
+    "a method of tensors": (torch.Tensor.exp, (X,)),
+    "what torch.func makes": (torch.func.grad(scaled), (X,)),
+    "what torch.vmap makes": (torch.vmap(torch.sin), (X,)),
+    "a method of an object of torch's": (torch.distributions.Normal(0.0, 1.0).log_prob, (X,)),
+    "a partial": (functools.partial(torch.nn.functional.softmax, dim=0), (X,)),
+}
+
+
+@pytest.mark.parametrize("what", CALLED)
+def test_functions_of_torch_are_compiled_by_themselves(what: str) -> None:
+    fn, args = CALLED[what]
+    graphs: list[Any] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    torchdynamo.reset()
+    for _ in range(2):  # the second time it finds what the first has compiled, if it is a function of a module
+        compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+        assert torch.equal(compiled(*args), fn(*args))
+    home = what in ("a function of torch's", "an operator")
+    assert len(graphs) == (1 if home else 2)
+    assert compiled.__wrapped__ is fn
+
+
+def test_a_function_of_torch_raises_what_it_raises() -> None:
+    compiled = torchdynamo.compile(torch.nn.functional.softmax, backend="eager")
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        compiled(X, 7)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        compiled()
