@@ -128,6 +128,37 @@ def test_a_result_that_is_assumed_constant_is_asked_for_once() -> None:
     assert asked == [1]
 
 
+class Asked:
+    number = 2
+
+    @torch.compiler.assume_constant_result
+    def times(self, factor=1):
+        return self.number * factor
+
+    @classmethod
+    @torch.compiler.assume_constant_result
+    def of_class(cls):
+        return cls.number
+
+
+def test_methods_whose_result_is_assumed_constant() -> None:
+    """They run on the object that is there, and another object is asked as well."""
+
+    def fn(x, it):
+        return x * it.times() * it.times(factor=3) * it.of_class()
+
+    def written(x, it):
+        it.number = 7
+        return x * it.times()
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    one, other = Asked(), Asked()
+    other.number = 5
+    for it in (one, other, one):
+        assert torch.equal(compiled(X, it), fn(X, it))
+    assert torch.equal(torchdynamo.compile(written, backend="eager")(X, one), X * 7)
+
+
 def test_a_forbidden_function_is_an_error() -> None:
     @torch._dynamo.forbid_in_graph
     def forbidden(x):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from torchdynamo.capture.vm.interop import is_of_front_end
 from torchdynamo.core import marks
 from torchdynamo.core.policy import is_tensor_method, is_torch_operator
 from torchdynamo.hook.frames import always_capture, skip_reason
@@ -137,8 +138,7 @@ def belongs_to_torch(fn: Any) -> bool:
         return False
     if not isinstance(body, FunctionType):
         return is_torch_operator(fn) or (isinstance(fn, MethodDescriptorType) and is_tensor_method(fn))
-    dynamo = body.__module__.startswith("torch._dynamo.")  # its marks
-    return not dynamo and skip_reason(body.__code__, body.__globals__) == "torch internals"
+    return not is_of_front_end(body) and skip_reason(body.__code__, body.__globals__) == "torch internals"
 
 
 def in_a_frame(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from torchdynamo.core import marks, policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Assumption, Break, Retry
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import NONE, TRUE, Known, TensorNode, Value
+from torchdynamo.core.value import NONE, TRUE, Known, Object, TensorNode, Value
 from torchdynamo.errors import ForbiddenFunction
 from torchdynamo.hook.install import Compiled
 
@@ -190,6 +190,11 @@ def inline_or_emit(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, 
         vm.marks_of_torch[id(fn.obj)] = ""
 
 
+def is_of_front_end(fn: types.FunctionType) -> bool:
+    """Return whether a function is of torch.compile's front end, as those are that its marks make."""
+    return str(fn.__globals__.get("__name__")).startswith("torch._dynamo.")
+
+
 def emit_call(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Add a call to the graph as an operation that is not looked into."""
     if fn.source is not None:
@@ -209,7 +214,18 @@ def has_marks(to_torch: Mapping[int, str]) -> bool:
 def call_constant(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Run a function whose result the program declares to be constant: in this process, whatever that rests on."""
     vm.of_process["the result of a function that assume_constant_result names"] = None
-    return vm.run_pure(fn.obj, args, kwargs)
+    return vm.run_pure(fn.obj, [itself(vm, each) for each in args], {name: itself(vm, kwargs[name]) for name in kwargs})
+
+
+def itself(vm: Machine, value: Value) -> Value:
+    """Return an object that was there, and that the frame has not written to, as the constant that it is now."""
+    if value.__class__ is not Object:
+        return value
+    entity = vm.entity(value)
+    if entity.source is None or entity.changed:
+        return value
+    vm.guard(entity.source, "ID_MATCH", entity.real)
+    return Known(entity.real)
 
 
 def call_forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
