@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import functools
 import types
 
 import pytest
@@ -187,3 +188,23 @@ def test_methods(setup):
     rows = [each.strip() for line in ROWS[setup].strip().splitlines() for each in line.split("¦")]
     for first in range(0, len(rows), 20):
         check(program(setup, rows[first : first + 20]), (X,))
+
+
+class Documented:
+    def method(self, x: torch.Tensor) -> torch.Tensor:
+        """Add one."""
+        return x + 1
+
+
+def wraps_a_method(x: torch.Tensor) -> object:
+    method = Documented().method
+
+    @functools.wraps(method)
+    def wrapper(x: torch.Tensor) -> torch.Tensor:
+        return method(x) * 2
+
+    return wrapper(x), wrapper.__doc__, wrapper.__name__, wrapper.__qualname__
+
+
+def test_what_a_bound_method_shows_of_its_function() -> None:
+    check(wraps_a_method, (X,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import weakref
 from typing import Any
@@ -40,6 +41,17 @@ def kept(x: Any) -> Any:
     return node.me().x + 1
 
 
+def to_a_container(x: Any) -> Any:
+    """An OrderedDict takes references; a dict does not."""
+    table, told = collections.OrderedDict(x=x), ""
+    ref = weakref.ref(table)
+    try:
+        weakref.ref(dict(table))
+    except TypeError as error:
+        told = str(error)
+    return ref()["x"] + 1, told
+
+
 def gone(x: Any) -> Any:
     node = Node(x)
     ref = weakref.ref(node)
@@ -60,7 +72,7 @@ def returned(x: Any) -> Any:
     return ref(), x * 2, ref
 
 
-@pytest.mark.parametrize("fn", [alive, held_by_another, kept])
+@pytest.mark.parametrize("fn", [alive, held_by_another, kept, to_a_container])
 def test_references(fn: Any) -> None:
     check(fn, (X,))
 

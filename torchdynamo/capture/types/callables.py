@@ -228,6 +228,11 @@ def method_func(vm: Machine, self: Object) -> Value:
     return parts_of(vm, self)[1]
 
 
+@models(types.MethodType, ".__doc__")
+def method_doc(vm: Machine, self: Object) -> Value:
+    return vm.getattr(parts_of(vm, self)[1], "__doc__")
+
+
 @models(types.BuiltinMethodType, ".__qualname__")
 def builtin_method_qualname(vm: Machine, self: Value) -> Value:
     if self.__class__ is Known:

@@ -48,7 +48,7 @@ def holds(entity: Entity) -> dict[str, Value]:
 def new(vm: Machine, cls: Known, obj: Value, callback: Value = NONE) -> Value:
     """Make a weak reference. Its callback is noticed only where the reference outlives the frame."""
     if cls.obj not in KINDS or not (existed(vm, obj) or takes_references(obj)):
-        if issubclass(obj.pytype, REFUSING):
+        if issubclass(obj.pytype, REFUSING) and obj.pytype.__weakrefoffset__ == 0:
             raise vm.error(TypeError, f"cannot create weak reference to {type_name(obj.pytype)!r} object")
         raise Break("unknown call", name="weakref.ref")
     return vm.new(cls.obj, payload=WeakReference(obj, callback, not existed(vm, obj)))
@@ -72,7 +72,8 @@ def takes_references(obj: Value) -> bool:
     """Return whether an object can be referred to weakly: its class says so by its layout, or is made in the frame."""
     if obj.__class__ is Known:
         return isinstance(obj.obj, type)
-    return obj.__class__ is Object and obj.pytype.__weakrefoffset__ != 0 and is_plain(obj.pytype)
+    made = obj.__class__ is Object and obj.pytype.__weakrefoffset__ != 0
+    return made and (obj.pytype is collections.OrderedDict or is_plain(obj.pytype))
 
 
 def is_plain(cls: type) -> bool:
