@@ -21,7 +21,7 @@ from torchdynamo.core.source import Position, Source
 from torchdynamo.graph import torch_compat, wrappers
 from torchdynamo.graph.cond import choose
 from torchdynamo.graph.constants import AtEntry, evaluate
-from torchdynamo.graph.custom_backward import gradient_like, layout_of, twin, with_backward
+from torchdynamo.graph.custom_backward import gradient_like, twin
 from torchdynamo.graph.errors import UnsupportedTensor
 from torchdynamo.graph.fake_cache import Answer
 from torchdynamo.graph.fake_execution import FakeExecution, examples, memories_of
@@ -288,23 +288,6 @@ class GraphBuilder(FakeExecution):
         body = graph_module(self.root(), self.graph)
         PROGRAMS[body] = Program(None, self.call_sites)
         return None if makes_leaves(body) and not (own_leaves and keeps_leaves(body)) else body
-
-    def with_backward(
-        self,
-        plan: tuple[Any, ...],
-        ways: Sequence[tuple[tuple[bool, ...], bool | None, tuple[Any, ...]]],
-        groups: Sequence[list[Node]],
-        written: Any,
-        position: Position | None,
-    ) -> tuple[Node, Any]:
-        """Give results a backward of their own: see `own_backward`. The groups: inputs, results, saved, kept."""
-        held = []
-        for there, grad, (body, *rest) in ways:
-            node = self.hold("backward", body, position)
-            held.append((there, grad, node, *rest))
-        formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
-        whole = (*plan, formats, written and self.hold("written", written, position), tuple(held))
-        return self.call("call_function", with_backward, (whole, *groups), {}, position)
 
     def hold(self, hint: str, body: Any, position: Position | None) -> Node:
         """Return the node that stands for a body."""

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.fx
@@ -22,6 +22,7 @@ from torch._ops import HigherOrderOperator
 from torch.autograd.function import once_differentiable
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from torchdynamo.core.source import Position
 from torchdynamo.graph.backward_as_written import BackwardAsWritten
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph.mutation import changes_modes
@@ -183,6 +184,36 @@ class WithBackward(HigherOrderOperator):
 
 with_backward = WithBackward()
 WRITTEN = BackwardPlan._fields.index("written")
+
+
+class Bodies(Protocol):
+    """Define what is asked of the builder of a graph."""
+
+    def hold(self, hint: str, body: Any, position: Position | None) -> torch.fx.Node:
+        """Return the node that stands for a body."""
+
+    def call(self, op: str, target: Any, args: tuple[Any, ...], kwargs: Any, position: Position | None) -> Any:
+        """Return the node of a call, and what it gives."""
+
+
+def give_own_backward(
+    builder: Bodies,
+    plan: tuple[Any, ...],
+    ways: Sequence[tuple[tuple[bool, ...], bool | None, tuple[Any, ...]]],
+    groups: Sequence[list[torch.fx.Node]],
+    written: BackwardAsWritten | None,
+    position: Position | None,
+) -> tuple[torch.fx.Node, Any]:
+    """Give results a backward of their own; return the node and what it gives.
+
+    plan: the fields of a BackwardPlan before the formats. ways: for choices of gradients and grad mode, the body with
+    what else a BackwardVariant has. groups: inputs, results, saved tensors, kept values.
+    """
+    held = [(there, grad, builder.hold("backward", body, position), *rest) for there, grad, (body, *rest) in ways]
+    formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
+    whole = (*plan, formats, written and builder.hold("written", written, position), tuple(held))
+    given: tuple[torch.fx.Node, Any] = builder.call("call_function", with_backward, (whole, *groups), {}, position)
+    return given
 
 
 def runs_as_written(node: torch.fx.Node) -> bool:

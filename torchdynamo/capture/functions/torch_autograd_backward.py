@@ -28,6 +28,7 @@ from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Guard, Source, instance_attr
 from torchdynamo.core.value import Known, TensorNode, Value
 from torchdynamo.graph.backward_as_written import BackwardAsWritten
+from torchdynamo.graph.custom_backward import give_own_backward
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MOST_CHOICES = 4  # of gradients that are missing, for which backwards are captured
@@ -121,7 +122,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     written = None if found.holds_always() and len(choices) <= MOST_CHOICES else as_written(vm, call, found)
     plan = (call.name, backward.once, zeros, dirty, constant)
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, found.last.kept)]
-    node, examples = vm.builder.with_backward(plan, found.ways, groups, written, vm.position())
+    node, examples = give_own_backward(vm.builder, plan, found.ways, groups, written, vm.position())
     vm.ops += 1
     made = iter([result_of(vm, node, index) for index in range(len(examples))])
     return [next(made) if isinstance(each, TensorNode) else each for each in call.results]
