@@ -329,3 +329,57 @@ def asked_after_an_attribute_error(x):
     except KeyError as error:
         texts.append(error.args)
     return x, it.other, texts, Classy.raising, Classy.missing
+
+
+def counted(x, first=1, *more, scale=2, **named):
+    yield x + first
+    yield x * scale + len(more)
+    yield x - named.get("last", 0)
+
+
+def one_of_each(x):
+    box, count = [x], 0
+
+    def closing():
+        nonlocal count
+        count += 1
+        yield x + count
+
+    def going_on(inner):
+        yield from inner
+        yield x
+
+    made = [
+        *(counted(x.sin()), counted(x, 3, 4, 5, scale=6, last=x)),
+        *((each * 2 for each in box), closing(), going_on(counted(x * 2))),
+    ]
+    box.append(x + 1)
+    count = 4
+    return made
+
+
+def across_a_break(x):
+    it = counted(x.sin())
+    torchdynamo.graph_break()
+    return [each * 2 for each in it]
+
+
+def begun(x):
+    it = counted(x.sin())
+    return next(it), it
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_generators_that_leave_before_they_begin(backend: str) -> None:
+    """They are made by the call that made them; one that has begun ends the graph."""
+    compiled = torchdynamo.compile(one_of_each, backend=backend, fullgraph=True)
+    for mine, theirs in zip(compiled(X), one_of_each(X), strict=True):
+        assert (mine.__qualname__, mine.gi_code) == (theirs.__qualname__, theirs.gi_code)
+        assert all(map(torch.equal, mine, theirs))
+        assert next(mine, None) is None
+    mine, theirs = torchdynamo.compile(across_a_break, backend=backend)(X), across_a_break(X)
+    assert all(map(torch.equal, mine, theirs))
+    with pytest.raises(torchdynamo.exc.Unsupported):
+        torchdynamo.compile(begun, backend=backend, fullgraph=True)(X)
+    first, rest = torchdynamo.compile(begun, backend=backend)(X)
+    assert all(map(torch.equal, [first, *rest], counted(X.sin())))

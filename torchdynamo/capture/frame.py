@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +44,14 @@ class MadeFunction(NamedTuple):
     given: dict[str, Value]
 
 
+class FunctionCall(NamedTuple):
+    """Hold a call of a function: what a generator is made by."""
+
+    fn: Value
+    args: Sequence[Value]
+    kwargs: Mapping[str, Value]
+
+
 class Frame:
     """Hold the locals, cells, stack and program counter of one activation."""
 
@@ -59,6 +67,7 @@ class Frame:
             "level",
             "locals",
             "loops",
+            "made_by",
             "namespace",
             "ops",
             "path",
@@ -91,6 +100,7 @@ class Frame:
         self.namespace: dict[str, Value] | None = None  # of the body of a class
         self.again = False  # some name of it was bound twice, or deleted
         self.result: Any = None
+        self.made_by: FunctionCall | None = None  # of a generator
 
     def position(self) -> Position:
         """Return the user's place of the current instruction, looked up once."""

@@ -26,7 +26,7 @@ from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 @passes_on
 def call_function(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """Call a function that the frame made."""
-    return vm.enter_function(vm.entity(self).payload_as(MadeFunction).parts, list(args), dict(kwargs))
+    return vm.enter_function(vm.entity(self).payload_as(MadeFunction).parts, self, list(args), dict(kwargs))
 
 
 @models(types.FunctionType, "__get__")

@@ -7,10 +7,12 @@ import types
 from collections.abc import Generator
 from typing import Any
 
+from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import IteratorState
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import function, models
-from torchdynamo.core.signals import Break, Raised
+from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
+from torchdynamo.core.signals import Break, Raised, Restart
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 
 GENERATOR = types.GeneratorType
@@ -130,3 +132,21 @@ def close(vm: Machine, self: Object) -> Value:
             return NONE
         raise
     raise vm.error(RuntimeError, "generator ignored GeneratorExit")
+
+
+@rebuilds(GENERATOR)
+def rebuild(emit: Emitter, entity: Entity) -> None:
+    """Make a generator that has not begun by the call that made it; one that has cannot be made again."""
+    frame, steps = entity.payload_if(Frame), entity.items
+    begun = steps is not None and inspect.getgeneratorstate(inner(steps)) != inspect.GEN_CREATED
+    if frame is None or frame.made_by is None or frame.globals.source is None or begun:
+        raise Restart(entity.born - 1)
+    call = frame.made_by
+    emit.function(made_by)
+    for value in (call.fn, *call.args, *call.kwargs.values()):
+        emit.value(value)
+    emit.op("CALL", (1 + len(call.args) + len(call.kwargs), tuple(call.kwargs)))
+
+
+def made_by(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return fn(*args, **kwargs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.frame import Frame, FunctionParts
+from torchdynamo.capture.frame import Frame, FunctionCall, FunctionParts
 from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, wrappers
 from torchdynamo.capture.vm import dict_aliases, finalizers, interop, model, process_settings
 from torchdynamo.capture.vm.binding import bind
@@ -265,7 +265,7 @@ def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) 
         kwdefault,
         closure,
     )
-    return enter_function(vm, parts, args, kwargs)
+    return enter_function(vm, parts, fn, args, kwargs)
 
 
 def guard_signature(vm: Machine, fn: types.FunctionType, source: Source) -> None:
@@ -284,7 +284,7 @@ def guard_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
     vm.guard(place, *(("EQUALS_MATCH", None) if fn.__defaults__ is None else ("ID_MATCH", fn.__defaults__)))
 
 
-def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def enter_function(vm: Machine, parts: FunctionParts, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Bind the arguments and execute the body; of a generator function, make the generator."""
     flags = parts.code.co_flags
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
@@ -295,6 +295,7 @@ def enter_function(vm: Machine, parts: FunctionParts, args: list[Value], kwargs:
     vm.followed[id(parts.code)] = parts.code
     frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
     if flags & inspect.CO_GENERATOR:
+        frame.made_by = FunctionCall(fn, args, kwargs)
         return vm.new(types.GeneratorType, items=None, payload=frame)
     frame.direct = direct
     return vm.run(frame)
