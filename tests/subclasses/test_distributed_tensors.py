@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -143,3 +144,62 @@ def test_a_tensor_parallel_mlp_is_one_graph(backend: str, shape: tuple[int, ...]
             found.append((shown(run(x)), [shown(each.grad) for each in net.parameters()]))
         assert found[0] == found[1]
     assert len(counting.graphs) == 1
+
+
+def backward(loss: torch.Tensor, weight: torch.Tensor) -> Any:
+    go_back(loss)
+    return shown(weight.grad)
+
+
+def kept_backward(loss: torch.Tensor, weight: torch.Tensor) -> Any:
+    go_back(loss, retain_graph=True)
+    go_back(loss)
+    return shown(weight.grad)
+
+
+def hooked_backward(loss: torch.Tensor, weight: torch.Tensor) -> Any:
+    put_hook: Any = weight.register_hook
+    handle = put_hook(lambda grad: grad * 2)
+    go_back(loss)
+    handle.remove()
+    return shown(weight.grad)
+
+
+def backward_of_freed(loss: torch.Tensor, weight: torch.Tensor) -> Any:
+    go_back(loss)
+    with pytest.raises(RuntimeError, match="second time"):
+        go_back(loss)
+    return shown(weight.grad)
+
+
+def go_back(loss: Any, **options: Any) -> None:
+    loss.backward(**options)
+
+
+def python_calls(call: Callable[[], Any]) -> list[str]:
+    """Return the names of the functions written in Python that a call goes through."""
+    names: list[str] = []
+    sys.setprofile(lambda frame, event, arg: names.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+@pytest.mark.parametrize("use", [backward, kept_backward, hooked_backward, backward_of_freed])
+def test_a_parallel_mlp_trains_as_in_eager_without_wrappers_of_its_forward(use: Callable[..., Any], mesh: Any) -> None:
+    torch.manual_seed(0)
+    net = parallelize_module(MLP(), mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    fast = torchdynamo.compile(net, backend="aot_eager")
+    for _ in range(4):
+        x = torch.randn(2, 8)
+        found: list[Any] = []
+        for run in (net, fast):
+            net.zero_grad()
+            out = run(x)
+            found.append((shown(out), use(out.sum(), net.up.weight)))
+        assert found[0] == found[1]
+    assert "runtime_wrapper" not in python_calls(lambda: fast(x))
+    with torch.no_grad():
+        assert shown(fast(x)) == shown(net(x))

@@ -43,6 +43,7 @@ from torchdynamo.hook.user_warnings import warn_user
 
 # Beginnings of autograd's errors about saved tensors that were freed or modified.
 REFUSALS = ("Trying to backward through the graph a second time", "has been modified by an inplace operation")
+CALLED_DIRECTLY = ("cpu", "cuda")  # devices on which kernels are called without AOTAutograd's own path
 
 
 class GradientFacts(NamedTuple):
@@ -111,9 +112,9 @@ class DoubleBackward:
         if parts is None or compiled_nodes.leaves_out_inputs(node, args):
             return
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        if all(arg.device.type == "cpu" for arg in tensors) and not self.autocast:
+        if all(arg.device.type in CALLED_DIRECTLY for arg in tensors) and not self.autocast:
             self.shorten(cls, parts)
-        if self.cut:
+        if self.cut and not compiled_calls.wraps_gradients(cls):
             device = next(arg.device for arg in tensors if arg.requires_grad)
             self.when_proven.append(functools.partial(self.chain, cls, parts, device))
 

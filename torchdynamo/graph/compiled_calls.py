@@ -1,10 +1,11 @@
 """Call graphs compiled by AOTAutograd with less overhead in the usual case.
 
-AOTAutograd's autograd functions support tensor subclasses, inputs to write to after the kernels, results that are
-views, effects, and generators on a device. That costs 30 to 60 us for a call and its backward, more than a small graph
-computes. A graph whose metadata shows none of these gets an autograd function that just runs its kernels, which may
-write to inputs themselves, and saves the tensors they return for the backward. Rare calls (under a transform, with
-`create_graph`, with gradients in another memory layout) take AOTAutograd's own path, and so do all calls on a GPU.
+AOTAutograd's autograd functions support inputs to write to after the kernels, results that are views, effects, and
+generators on a device. That costs 30 to 60 us for a call and its backward, more than a small graph computes. A graph
+whose metadata shows none of these gets an autograd function that just runs its kernels, which may write to inputs
+themselves, and saves the tensors they return for the backward. Rare calls (under a transform, with `create_graph`, with
+gradients in another memory layout) take AOTAutograd's own path, and so do backwards of graphs with wrapper subclasses,
+whose gradients it wraps.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ class CallLayout(NamedTuple):
     expected: tuple[Expected, ...]  # memory layouts of these gradients
 
 
+def wraps_gradients(cls: Any) -> bool:
+    """Return whether a compiled graph has inputs or results of wrapper subclasses.
+
+    Its forward takes and returns them, its backward what is inside of them.
+    """
+    return getattr(cls, "maybe_subclass_metadata", None) is not None
+
+
 def layout(cls: Any, inputs: int) -> CallLayout | None:
     """Return how a compiled graph with this many inputs is called; None if it needs AOTAutograd's own path.
 
@@ -45,7 +54,6 @@ def layout(cls: Any, inputs: int) -> CallLayout | None:
     meta = cls.metadata
     if (
         not getattr(cls.compiled_fw, "_boxed_call", False)
-        or cls.maybe_subclass_metadata is not None
         or len(meta.input_info) != inputs
         or meta.num_mutated_inp_runtime_indices
         or any(each.mutates_metadata or each.mutates_storage_metadata for each in meta.input_info)
@@ -55,11 +63,14 @@ def layout(cls: Any, inputs: int) -> CallLayout | None:
         or meta.tokens
         or meta.num_backward_tokens
         or getattr(meta, "num_graphsafe_rng_states", 0)
-        or getattr(meta, "num_opaque_objects_saved_for_bw", 0)
+        or (getattr(meta, "num_opaque_objects_saved_for_bw", 0) and not wraps_gradients(cls))
         or meta.indices_of_inputs_that_requires_grad_with_mutations_in_bw
         or not hasattr(meta, "tensors_saved_for_backwards_with_vc_check_slice")  # older versions of torch
         or any(each.output_type.name not in IN_MEMORY_OF_THEIR_OWN for each in meta.output_info)
     ):
+        return None
+    written, views = meta.mutated_graph_handled_indices_seen_by_autograd, meta.unsafe_view_out_indices
+    if wraps_gradients(cls) and (written or views):
         return None
     wanted = tuple(
         at
@@ -75,8 +86,8 @@ def layout(cls: Any, inputs: int) -> CallLayout | None:
         meta.tensors_saved_for_backwards_no_vc_check_slice,
         meta.symints_saved_for_backwards_slice,
         tuple(at for at, each in enumerate(meta.output_info) if not each.requires_grad),
-        tuple(meta.unsafe_view_out_indices),
-        tuple(meta.mutated_graph_handled_indices_seen_by_autograd),
+        tuple(views),
+        tuple(written),
         wanted,
         tuple(each for each in expected if each is not None),
     )
@@ -121,6 +132,9 @@ def kernels_only(cls: Any, parts: CallLayout, materialize: bool, autocast: bool 
     has_unchecked = unchecked != slice(0, 0)
     has_numbers = numbers != slice(0, 0)
     pairs = tuple(zip(wanted, expected, strict=True))
+    own_backward = wraps_gradients(cls)
+    opaque = cls.metadata.opaque_objects_saved_for_backwards_slice if own_backward else slice(0, 0)
+    has_opaque = opaque != slice(0, 0)
 
     class CompiledFunction(cls):
         @staticmethod
@@ -135,6 +149,8 @@ def kernels_only(cls: Any, parts: CallLayout, materialize: bool, autocast: bool 
                 ctx._tensors_no_vc_check = [each.detach() if each._is_view() else each for each in made[unchecked]]
             if has_numbers:
                 ctx.symints = made[numbers]
+            if has_opaque:
+                ctx.opaque_objects = made[opaque]
             results = list(made[:returned])
             for at in views:
                 results[at] = unsafe_view(results[at], results[at].shape)
@@ -151,7 +167,8 @@ def kernels_only(cls: Any, parts: CallLayout, materialize: bool, autocast: bool 
             """Return what the backward's kernels get; None if AOTAutograd's own path is to be taken."""
             given = grads[0] if len(grads) == 1 and isinstance(grads[0], list) else grads
             if (
-                cls.compiled_bw is None
+                own_backward
+                or cls.compiled_bw is None
                 or not all(has_layout(given[at], form) for at, form in pairs)
                 or needs_own_backward()
             ):

@@ -56,6 +56,8 @@ def encode_training(notes: Notes, wrapped: Wrapped, encode_code: Callable[[Any],
     meta: Any = cls.metadata
     refuse_effects(meta)
     layout = compiled_calls.layout(cls, notes.inputs)
+    if compiled_calls.wraps_gradients(cls):
+        raise CannotStore("the graph has gradients, and tensors of wrapper subclasses")
     if layout is None:
         raise CannotStore("the graph has gradients, and results that are views of inputs, or writes after its kernels")
     backward = cls.compiled_bw  # type: ignore[attr-defined]
