@@ -299,3 +299,54 @@ def test_sizes_vary_where_a_mode_is_open() -> None:
     for n in (3, 4, 5, 1, 7):
         assert torch.equal(compiled(torch.ones(n)), fn(torch.ones(n)))
     assert len(counting.graphs) == 2
+
+
+class Plain(torch.Tensor):
+    pass
+
+
+class Repeated(torch.Tensor):
+    def __new__(cls, data, times=1):
+        made = super().__new__(cls, data)
+        made.times = times
+        return made
+
+
+class Noted(torch.Tensor):
+    def __init__(self, data):
+        self.note = 3
+
+
+def test_subclasses_are_made_by_their_class() -> None:
+    def fn(x):
+        made = Plain(x * 2), Plain(x)
+        made[1].add_(1)
+        return *made, Repeated(x, times=4).times, Repeated(x) * 2
+
+    def initialized(x):
+        return Noted(x * 2).note, x + 1
+
+    for program, fullgraph in ((fn, True), (initialized, False)):
+        mine, theirs = torch.ones(3), torch.ones(3)
+        got = torchdynamo.compile(program, backend="eager", fullgraph=fullgraph)(mine)
+        for one, other in zip((*got, mine), (*program(theirs), theirs), strict=True):
+            assert type(one) is type(other)
+            assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+def test_whether_overrides_are_asked() -> None:
+    def fn(x):
+        def now():
+            return torch._C._is_torch_function_enabled(), torch._C._is_torch_function_all_disabled()
+
+        found = [now()]
+        with torch._C.DisableTorchFunctionSubclass():
+            found.append(now())
+            with torch._C.DisableTorchFunction():
+                found.append(now())
+            found.append(now())
+        return x + 1, found, now()
+
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1:] == fn(torch.ones(2))[1:]

@@ -11,6 +11,7 @@ import torch.overrides
 from torchdynamo.capture.functions.builtins_classes import instance_of, subclass_of
 from torchdynamo.capture.torch import overrides
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
@@ -47,6 +48,16 @@ def stack_length(vm: Machine) -> Value:
 @function(C._is_torch_function_mode_enabled)
 def mode_enabled(vm: Machine) -> Value:
     return boolean(C._is_torch_function_mode_enabled() or bool(vm.modes and not vm.modes_off))
+
+
+@function(C._is_torch_function_enabled)
+def subclasses_are_asked(vm: Machine) -> Value:
+    return boolean(C._is_torch_function_enabled() and not vm.subclasses_off)
+
+
+@function(C._is_torch_function_all_disabled)
+def nobody_is_asked(vm: Machine) -> Value:
+    return boolean(C._is_torch_function_all_disabled() or bool(vm.modes_off))
 
 
 # -- leaving it out ---------------------------------------------------------------------------------------------------
@@ -135,3 +146,13 @@ def as_subclass(vm: Machine, self: TensorNode, cls: Value) -> Value:
     if not issubclass(made, torch.Tensor) or issubclass(made, torch.nn.Parameter):
         raise Break("unsupported type", type=made.__name__)
     return overrides.of_class(vm, self, made)
+
+
+@models(C.TensorBase, "__new__")
+def new_instance(vm: Machine, cls: Known, *args: Value, **kwargs: Value) -> Value:
+    """Make an instance of a subclass of a tensor, as `as_subclass` does, if the class's `__init__` is no other."""
+    given = args[0] if len(args) == 1 and not kwargs else None
+    own = guarded_lookup(vm, cls.obj, "__init__") is not object.__dict__["__init__"]
+    if not isinstance(given, TensorNode) or given.pytype is not torch.Tensor or own:
+        raise Break("unsupported type", type=cls.obj.__name__)
+    return as_subclass(vm, given, cls)
