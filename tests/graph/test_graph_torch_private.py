@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo.graph import patches, torch_compat
+from torchdynamo.graph import patches
+from torchdynamo.graph.foreign_kernels import foreign_kernels
 from torchdynamo.graph.torch_private import PRIVATE, SOME_VERSIONS
 
 PACKAGE = Path(torchdynamo.__file__).parent
@@ -148,12 +151,38 @@ def test_only_patches_change_what_is_torchs() -> None:
 
 
 def test_kernels_of_a_program_are_told_from_those_of_torch() -> None:
-    before = torch_compat.foreign_kernels()
+    before = foreign_kernels()
     library = torch.library.Library("aten", "IMPL")
     try:
         library.impl("view_as_complex", lambda x: x.new_empty(x.shape[:-1], dtype=torch.complex64), "Meta")
         library.impl("special_i0e", torch.zeros_like, "XPU")
-        assert {*torch_compat.foreign_kernels()} - {*before} == {"aten/view_as_complex/Meta", "aten/special_i0e/XPU"}
+        assert {*foreign_kernels()} - {*before} == {"aten/view_as_complex/Meta", "aten/special_i0e/XPU"}
     finally:
         library._destroy()
-    assert torch_compat.foreign_kernels() == before
+    assert foreign_kernels() == before
+
+
+def test_a_kernel_that_replaces_one_of_torchs_own_in_python_is_told_apart() -> None:
+    name = "aten/index_select/Meta"
+    assert name in torch.library._impls and foreign_kernels() == []
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("index_select", lambda x, dim, index: x.new_empty(3), "Meta")
+        assert foreign_kernels() == [name]
+    assert foreign_kernels() == []
+
+
+def test_a_kernel_that_a_decorator_has_registered_is_told_apart() -> None:
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        torch.library.impl("aten::special_i0e", "XPU", torch.zeros_like, lib=library)
+        assert foreign_kernels() == ["aten/special_i0e/XPU"]
+    text = """
+import torch
+from torchdynamo.graph.foreign_kernels import foreign_kernels
+assert foreign_kernels() == []
+torch.library.impl("aten::special_i0e", "XPU", torch.zeros_like)
+assert foreign_kernels() == ["aten/special_i0e/XPU"]
+import torch._dynamo, torch._inductor.compile_fx, torch.distributed.tensor, torch.nested, torch.sparse
+import torch.ao.quantization, torch.utils.flop_counter
+assert foreign_kernels() == ["aten/special_i0e/XPU"]
+"""
+    subprocess.run([sys.executable, "-c", text], check=True)

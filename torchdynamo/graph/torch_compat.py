@@ -9,7 +9,6 @@ import contextlib
 import inspect
 import math
 import operator
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch._functorch.predispatch
 import torch._guards
 import torch.fx
 import torch.utils.checkpoint
@@ -34,21 +32,6 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 # Before 2.13, the backwards of a body that is called several times are not told apart.
 HAS_REGIONS = bool(torch.__version__ >= "2.13")
-
-
-def foreign_kernels() -> list[str]:
-    """Return the names in `torch.library` of kernels of ATen operators that no file of torch has registered."""
-    libraries: list[Any] = list(vars(sys.modules.get("torch._meta_registrations", object)).values())
-    libraries.append(torch._functorch.predispatch.VMAP_DECOMPOSITIONS_LIB)
-    known = set().union(*(each._op_impls for each in libraries if isinstance(each, torch.library.Library)))
-    return [name for name in torch.library._impls - known if name.startswith("aten/") and not _is_of_torch(name)]
-
-
-@cache
-def _is_of_torch(kernel: str) -> bool:
-    namespace, name, key = kernel.split("/")
-    active = f"{key}: registered at {os.path.dirname(torch.__file__)}{os.sep}"
-    return any(line.startswith(active) for line in torch._C._dispatch_dump(f"{namespace}::{name}").splitlines())
 
 
 def build() -> str:

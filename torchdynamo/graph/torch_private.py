@@ -107,6 +107,7 @@ PRIVATE: dict[str, str] = {
     "torch.nn.modules.module._global_forward_hooks_always_called": "whether hooks run if a forward raises",
     "torch.optim.optimizer._get_value": "reads step counters",
     "torch.library._impls": "kernels that are registered in Python: has the program replaced some of torch's?",
+    "torch.library._del_library": "finds the libraries that are alive, each with the kernels that it has registered",
     # -- fake tensors and symbols -------------------------------------------------------------------------------------
     "torch._subclasses.fake_tensor": "fake tensors, and the errors that they raise",
     "torch._guards": "tracing contexts, which AOTAutograd and Inductor ask for",

@@ -26,6 +26,7 @@ from torchdynamo.core import marks
 from torchdynamo.core.naming import OWN, class_name
 from torchdynamo.core.source import Roots
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.foreign_kernels import foreign_kernels
 
 NO_MATTER = ("cache", "debug", "progress", "verbose")
 """Settings that do not change what is compiled."""
@@ -164,7 +165,7 @@ def _name(obj: Any) -> str:
 
 def check_kernels() -> None:
     """Raise NotStorable if the program has put kernels in the place of torch's: nothing says what they do."""
-    for name in torch_compat.foreign_kernels():
+    for name in foreign_kernels():
         raise NotStorable(f"a kernel of the program's is in the place of torch's ({name})")
 
 
