@@ -6,6 +6,7 @@ import enum
 import functools
 import inspect
 import itertools
+import math
 import operator
 import types
 import typing
@@ -329,6 +330,26 @@ def asked_after_an_attribute_error(x):
     except KeyError as error:
         texts.append(error.args)
     return x, it.other, texts, Classy.raising, Classy.missing
+
+
+class Rounded:
+    def __trunc__(self):
+        return "trunc"
+
+    def __ceil__(self):
+        return [2]
+
+    def __floor__(self):
+        return 3.5
+
+
+@case
+def rounding_and_what_views_are_of(x):
+    held = {"a": x, "b": 2}
+    views = held.items(), held.keys(), held.values()
+    held["c"] = 3
+    rounded = math.trunc(Rounded()), math.ceil(Rounded()), math.floor(Rounded()), math.trunc(2.5), math.floor(-1.5)
+    return x, rounded, [list(each.mapping) for each in views], views[1].mapping["b"], views[0].mapping == held
 
 
 def counted(x, first=1, *more, scale=2, **named):

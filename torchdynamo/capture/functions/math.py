@@ -9,12 +9,14 @@ import torch
 
 from torchdynamo.capture.functions.builtins_iteration import fold
 from torchdynamo.capture.torch import symbols
+from torchdynamo.capture.vm.lookup import guarded_slot
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function
-from torchdynamo.core.value import ONE, Symbol, Value
+from torchdynamo.core.value import ONE, Object, Symbol, Value
 
 INTEGERS = frozenset({"floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial"})
 FACTS = frozenset({"isnan", "isinf", "isfinite", "isclose"})
+ROUNDING = ("floor", "ceil", "trunc")
 SEVERAL = frozenset({"frexp", "modf", "prod", "fsum", "dist", "sumprod"})
 
 
@@ -33,7 +35,9 @@ def calculation(fn: Any) -> None:
     def row(vm: Machine, *args: Value, **kwargs: Value) -> Value:
         if kwargs or not args:
             return vm.run_pure(fn, list(args), dict(kwargs))
-        if name in ("floor", "ceil", "trunc") and args[0].__class__ is Symbol and not symbols.unknown(vm, args[0]):
+        if name in ROUNDING and rounds_itself(vm, args[0], f"__{name}__"):
+            return vm.special(args[0], f"__{name}__")
+        if name in ROUNDING and args[0].__class__ is Symbol and not symbols.unknown(vm, args[0]):
             return (
                 symbols.to_int(vm, args[0])
                 if args[0].pytype is not float
@@ -44,11 +48,16 @@ def calculation(fn: Any) -> None:
         asks = symbols.unknown if pytype is int else symbols.is_counted  # of numbers that count, no versions
         if not any(asks(vm, arg) for arg in args) or not all(map(symbols.is_number, args)):
             return vm.run_pure(fn, list(args), {})
-        if name in ("floor", "ceil", "trunc") and args[0].pytype is not float:
+        if name in ROUNDING and args[0].pytype is not float:
             return symbols.to_int(vm, args[0])
         return symbols.opaque(vm, fn, list(args), pytype)
 
     function(fn)(row)
+
+
+def rounds_itself(vm: Machine, value: Value, name: str) -> bool:
+    """Return whether the class of an object says in Python how it is rounded."""
+    return value.__class__ is Object and guarded_slot(vm, value.pytype, name)[0] == "python"
 
 
 for _name, _fn in vars(math).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,10 @@ PARTS: dict[str, Any] = {
 def view_items(vm: Machine, value: Object) -> Iterator[Value]:
     kind, box = shown(vm, value)
     return turns(vm, box, PARTS[kind](vm))
+
+
+def view_mapping(vm: Machine, self: Object) -> Value:
+    return vm.call(Known(types.MappingProxyType), [shown(vm, self).box], {})
 
 
 def view_length(vm: Machine, self: Object) -> Value:
@@ -124,6 +129,7 @@ for _kind in VIEWS:
         iterates(_type)(view_items)
         models(_type, "__len__")(view_length)
         models(_type, "__contains__")(view_contains)
+        models(_type, ".mapping")(view_mapping)
         for _operator in VIEW_OPERATORS if _kind != "values" else ():
             models(_type, _operator)(view_operator(_operator))
         for _operator in COMPARISONS if _kind != "values" else ():
