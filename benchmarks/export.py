@@ -134,6 +134,8 @@ def register_classes() -> None:
             to_dumpable_context=dumped,
             from_dumpable_context=lambda text: tensordict_context(row, text),
         )
+        # tensordict gives that name to a class of its own, so lists were loaded as that
+        pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE["builtins.list"] = list
     with contextlib.suppress(ImportError):
         from vector_quantize_pytorch import lookup_free_quantization
 

@@ -157,6 +157,12 @@ def test_functions_with_every_part() -> None:
     assert read.arg == ("defaults", "kwdefaults", "annotations", "closure")[:2] + read.arg[2:]
 
 
+def test_calls_with_a_null() -> None:
+    """Also where plain calls have none: the NULL of a method's slot does as well."""
+    slots = [I("NULL"), I("LOAD_CONST", len)] if versions.NULL_FIRST else [I("LOAD_CONST", len), I("NULL")]
+    assert run([*slots, I("LOAD_CONST", (1, 2)), I("CALL", (1, ())), I("RETURN")]) == 2
+
+
 def test_calls_with_keywords() -> None:
     items = [*call_slots(I("LOAD_CONST", dict)), I("LOAD_CONST", 1), I("LOAD_CONST", 2), I(CALL, (2, ("x", "y")))]
     assert run([*items, I("RETURN")]) == {"x": 1, "y": 2}

@@ -54,6 +54,8 @@ LOAD_FAST_TRUSTS = V312
 
 # Exception handlers find one object on the stack (and the block stack is gone) since 3.11.
 EXCEPTION_TABLE = V311
+# Before, these instructions begin a region. Captures do not follow them, and no continuation begins in a region.
+BLOCK_SETUPS: frozenset[str] = frozenset() if V311 else frozenset({"SETUP_FINALLY", "WITH_ENTER", "SETUP_ASYNC_WITH"})
 
 # A continuation replaces the frame that calls it; if it cannot, its name shows what it is.
 ONE_FRAME_SHOWN = V311

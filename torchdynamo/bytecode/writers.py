@@ -62,8 +62,17 @@ def _load_cell(e: StreamWriter, name: str) -> None:
 
 def _null(e: StreamWriter, _: None) -> None:
     other = e.neighbour(1 if versions.NULL_FIRST else -1)
-    if other.op != "LOAD_GLOBAL":  # which pushes it itself
+    if other.op != "LOAD_GLOBAL" or not versions.GLOBAL_HAS_FLAG:  # which pushes it itself
+        push_null(e)
+
+
+def push_null(e: StreamWriter) -> None:
+    if _HAS("PUSH_NULL"):
         e.raw("PUSH_NULL")
+    else:  # LOAD_METHOD leaves it below an attribute that is no method
+        e.const(None)
+        e.raw("LOAD_METHOD", "__doc__")
+        e.raw("POP_TOP")
 
 
 def _load_global(e: StreamWriter, name: str) -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.flow import loops, rebound
-from torchdynamo.bytecode.versions import EXCEPTION_TABLE
+from torchdynamo.bytecode.versions import BLOCK_SETUPS, EXCEPTION_TABLE
 from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
+from torchdynamo.capture.interpreter import OPS
 from torchdynamo.capture.show import show
 from torchdynamo.capture.vm import dict_aliases
 from torchdynamo.capture.vm.call_records import Checking
@@ -148,15 +149,26 @@ def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity
     if last < 0:
         return ()
     first = before_loops(frame, min([last, *(entity.born - 1 for entity in thrown)]))
-    if first < 0:
+    if first < 0 or not can_be_left(frame, first):
         return ()
     found = [first]
     for above in inner if first == last else ():
         last = len(above.path) - 1
-        found.append(before_loops(above, last))
-        if found[-1] < last:
+        step = before_loops(above, last)
+        if not can_be_left(above, step):
+            break
+        found.append(step)
+        if step < last:
             break
     return tuple(found)
+
+
+def can_be_left(frame: Frame, step: int) -> bool:
+    """Return whether a continuation can begin after a step: not after one that puts a handler on the block stack, nor
+    where nobody knows what is on the stack then.
+    """
+    op = frame.code.instructions[frame.path[step]].op
+    return op in OPS and op not in BLOCK_SETUPS
 
 
 def before_loops(frame: Frame, step: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Code, Instruction
+from torchdynamo.bytecode.versions import BLOCK_SETUPS
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.core.call_sites import call_site
@@ -50,7 +51,7 @@ def plan(code: Code) -> Plan:
     if found is None:
         found = []
         for inst in code.instructions:
-            handler, pops, pushes = OPS.get(inst.op, UNKNOWN)
+            handler, pops, pushes = UNKNOWN if inst.op in BLOCK_SETUPS else OPS.get(inst.op, UNKNOWN)
             found.append((handler, pops if isinstance(pops, int) else pops(inst.arg), pushes, inst))
         code.analyses["plan"] = found
     return found
