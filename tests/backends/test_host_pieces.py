@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import torchdynamo
+from torchdynamo.backends.registry import lookup
 from torchdynamo.errors import FallbackWarning
 
 
@@ -91,3 +92,57 @@ def test_a_piece_that_fails_runs_in_eager() -> None:
     with pytest.warns(FallbackWarning, match="ran eagerly instead"):
         found = calls(compiled)
     assert found == calls(program)
+
+
+def stays(x: Tensor) -> Any:
+    """Each number is used in its piece."""
+    n = x.sum().item()
+    y = (x * n + n**2).sqrt() / n
+    doubled = x.detach().numpy() * 2
+    m = y.sum().item()
+    return (y + torch.from_numpy(doubled)) * m - m
+
+
+def crosses(x: Tensor) -> Any:
+    """A number is used before and after an array, and what takes it runs as it is."""
+    n = x.sum().item()
+    y = x * n
+    doubled = x.detach().numpy() * 2
+    return ((y.cos() + torch.from_numpy(doubled)).sin() * (n + 1)).exp()
+
+
+def updates(x: Tensor) -> Any:
+    """Writes with numbers, around an array."""
+    mean, step = x.detach() * 1, x.detach()[0, 0] * 1
+    losses = np.zeros(3)
+    for at in range(3):
+        step += 1
+        count = step.item()
+        mean.lerp_(x.detach().sin(), 0.1).div_(1 - 0.9**count)
+        losses[at] += 2.0
+    return x * mean, step, torch.from_numpy(losses)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(("fn", "compiled"), [(stays, 3), (crosses, 5), (updates, 1)])
+def test_numbers_are_left_to_the_backend_that_uses_them(
+    fn: Callable[[Tensor], Any], compiled: int, backend: str
+) -> None:
+    pieces: list[torch.fx.GraphModule] = []
+
+    def counting(gm: torch.fx.GraphModule, examples: Any) -> Any:
+        pieces.append(gm)
+        return lookup(backend)(gm, examples)
+
+    def outcome(run: Callable[[Tensor], Any], scale: float) -> list[Any]:
+        x = (torch.eye(2) * scale + 1).requires_grad_()
+        result, *rest = run(x) if fn is updates else (run(x),)
+        result.sum().backward()
+        return [result.detach(), *rest, x.grad]
+
+    torchdynamo.reset()
+    with torchdynamo.config.patch(capture_scalar_outputs=True, suppress_errors=False):
+        run = torchdynamo.compile(fn, backend=counting, fullgraph=True)
+        for scale in (1.0, 2.0, 3.5):
+            torch.testing.assert_close(outcome(run, scale), outcome(fn, scale))
+    assert len(pieces) == compiled

@@ -34,6 +34,6 @@ def test_metrics_and_graphs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert ours == pytest.approx(theirs, abs=1e-5)
     targets = [str(node.target) for gm in graphs for node in gm.graph.nodes]
     assert any("linear" in target for target in targets) and "addcdiv_" in targets
-    assert capsys.readouterr().out.count("my_compiler() called with FX graph:") == len(graphs) <= 10
+    assert capsys.readouterr().out.count("my_compiler() called with FX graph:") == len(graphs) <= 20
     example["draw"](*metrics[:2], str(tmp_path / "loss.png"))
     assert (tmp_path / "loss.png").stat().st_size > 1000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch.fx
@@ -19,7 +19,7 @@ from torchdynamo.backends.registry import Backend, backend_name, is_from_here
 from torchdynamo.backends.run import EagerOnError
 from torchdynamo.backends.split_backward import SplitGraph
 from torchdynamo.graph.custom_backward import CannotBeTraced
-from torchdynamo.graph.host_nodes import has_host_bodies, may_cross, runs_as_it_is
+from torchdynamo.graph.host_nodes import as_they_are, has_host_bodies, may_cross
 from torchdynamo.graph.mutation import changes_modes
 from torchdynamo.graph.passes.stages import GETTERS, can_be_cut, cut
 from torchdynamo.graph.torch_compat import MODE_CHANGES
@@ -36,14 +36,16 @@ def between_host_nodes(backend: Backend, compile_part: CompilePart) -> Backend:
 
     @functools.wraps(backend)
     def pieces(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any] | None:
-        after = seams(gm.graph)
+        alone = as_they_are(gm.graph)
+        after = seams(gm.graph, alone)
         if not can_be_cut(gm.graph, after, may_cross) or keeps_modes(gm) or has_host_bodies(gm):
             return None
         stages = cut(gm, [node.name for node in after])
         for stage in stages:  # whose errors are the program's, and which never run again for an error of a later one
             code = stage.module.forward.__code__
             AS_CAPTURED[id(code)] = code
-        return SplitGraph(gm, stages, compile_piece, runs_as_it_is)
+        names = {node.name for node in alone}
+        return SplitGraph(gm, stages, compile_piece, lambda node: node.op != "placeholder" and node.name in names)
 
     def compile_piece(gm: torch.fx.GraphModule, given: Sequence[Any]) -> Callable[..., Any] | None:
         if not are_apart(gm, given):
@@ -75,10 +77,10 @@ def whole_if_untraced(backend: Backend, compile_part: CompilePart) -> Backend:
     return whole_or_pieces
 
 
-def seams(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Return the nodes after which pieces begin that a backend compiles, or that run as they are."""
+def seams(graph: torch.fx.Graph, alone: Collection[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return the nodes after which pieces begin that a backend compiles, or that run as they are, which are `alone`."""
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
-    return [one for one, other in itertools.pairwise(nodes) if runs_as_it_is(one) != runs_as_it_is(other)]
+    return [one for one, other in itertools.pairwise(nodes) if (one in alone) != (other in alone)]
 
 
 def are_apart(gm: torch.fx.GraphModule, given: Sequence[Any]) -> bool:

@@ -6,7 +6,7 @@ come of these or of what tensors hold. Or autograd asks them for a backward that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import torch.fx
 
@@ -25,14 +25,48 @@ def is_on_host(example: object) -> bool:
     return np is not None and isinstance(example, np.random.SeedSequence)
 
 
-def runs_as_it_is(node: torch.fx.Node) -> bool:
-    """Return whether a node takes or gives what no compiler knows."""
-    if node.op in ("placeholder", "output"):
-        return False
-    if node.target is of_numpy or runs_as_written(node):
-        return True
-    examples = (each.meta.get("example_value") for each in (node, *node.all_input_nodes))
-    return any(isinstance(each, SYMBOLIC) or is_on_host(each) for each in examples)
+def as_they_are(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """Return the nodes that take or give what no compiler knows, or numbers that are made in another piece.
+
+    A number that comes of a tensor, and that is used between the same two of these nodes, is left to the compiler.
+    """
+    nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+    numbers = [node for node in graph.nodes if is_number(node)]
+    found = {
+        node
+        for node in nodes
+        if node.target is of_numpy or runs_as_written(node) or any(map(holds_host, (node, *node.all_input_nodes)))
+    }
+    while True:
+        pieces = pieces_between(nodes, found)
+        crossing = [each for each in numbers if len({pieces.get(near) for near in (each, *each.users)}) > 1]
+        outside = [each for each in numbers if each not in pieces]
+        apart = {near for each in (*crossing, *outside) for near in (each, *each.users) if near in pieces}
+        if not apart:
+            return found
+        found |= apart
+
+
+def pieces_between(nodes: Sequence[torch.fx.Node], borders: Collection[torch.fx.Node]) -> dict[torch.fx.Node, int]:
+    """Return for each node that is no border how many borders come before it."""
+    found: dict[torch.fx.Node, int] = {}
+    before = 0
+    for node in nodes:
+        if node in borders:
+            before += 1
+        else:
+            found[node] = before
+    return found
+
+
+def is_number(node: torch.fx.Node) -> bool:
+    """Return whether a node gives a number of the graph."""
+    return isinstance(node.meta.get("example_value"), SYMBOLIC)
+
+
+def holds_host(node: torch.fx.Node) -> bool:
+    """Return whether a node gives what no compiler knows."""
+    return is_on_host(node.meta.get("example_value"))
 
 
 def has_host_nodes(gm: torch.fx.GraphModule) -> bool:
