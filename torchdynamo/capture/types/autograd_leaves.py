@@ -79,10 +79,10 @@ def grad_fn(vm: Machine, self: TensorNode) -> Value:
     if self.source is not None or rewritten:  # autograd makes a view's history anew, and a fake tensor's otherwise
         raise Break("unsupported attribute", name="grad_fn", type="Tensor")
     history = self.fake.grad_fn
-    for entity in vm.heap.entities:
-        if entity.payload is history:
-            return Object(entity.ref, entity.pytype)
-    return vm.new(type(history), payload=history)
+    known = vm.heap.by_id.get(id(history))
+    if known is None:
+        known = vm.heap.by_id[id(history)] = vm.new(type(history), payload=history)
+    return known
 
 
 @function(BASE.__dict__["_make_subclass"].__func__)
