@@ -35,7 +35,7 @@ def test_a_spelling(name: str, dtype: torch.dtype, training: bool) -> None:
 
 
 def test_spellings_one_after_another() -> None:
-    """cuDNN's gradients are those of another mask then, of the same shape."""
+    """cuDNN's gradients are wrong for some, where several processes share the card."""
     for name in [name for name in SPELLINGS if name not in RANDOM]:
         spelling = SPELLINGS[name]
         torch.manual_seed(0)

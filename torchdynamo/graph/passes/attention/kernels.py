@@ -14,7 +14,7 @@ from torch.backends import cuda
 def masked_gradients(*heads: torch.Tensor, **options: Any) -> torch.Tensor:
     """Return attention with a mask, as `scaled_dot_product_attention`, by a kernel that has its gradients.
 
-    cuDNN's are wrong for some masks after attention with others, and NaN for some lengths. Its results are right.
+    cuDNN's are wrong for some masks, and NaN for some lengths. Its results are right.
     """
     attend: Any = F.scaled_dot_product_attention
     with without_cudnn():
