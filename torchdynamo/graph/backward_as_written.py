@@ -28,7 +28,7 @@ class ObjectRecipe(NamedTuple):
 class Making:
     """Make what the forward stored on one context, each object once.
 
-    given: the tensors and numbers of the call. recipes: of the objects, by number.
+    given: the tensors and numbers that attributes lead to. recipes: of the objects, by number.
     """
 
     def __init__(self, given: Sequence[Any], recipes: Mapping[int, ObjectRecipe]) -> None:
@@ -58,22 +58,34 @@ class ContextRecipe(NamedTuple):
     attributes: Mapping[str, Make]
     objects: Mapping[int, ObjectRecipe]
 
+    def attributes_of(self, kept: Sequence[Any]) -> dict[str, Any]:
+        """Return the attributes, given the tensors and numbers that they lead to."""
+        making = Making(kept, self.objects)
+        made = {name: make(making) for name, make in self.attributes.items()}
+        making.fill()
+        return made
+
 
 class WrittenContext(FunctionCtx):
-    """The context of the function's own backward; what the forward has not stored is asked of autograd's node."""
+    """The context of the function's own backward; what the forward has not stored is asked of autograd's node.
 
-    __slots__ = ("_node", "_saved", "needs_input_grad")
+    Each time there is a new one, with the same attributes: the node keeps these, and not what leads back to it.
+    """
 
-    def __init__(self, node: Any, recipe: ContextRecipe) -> None:
+    __slots__ = ("_node", "_saved", "_unpacked", "needs_input_grad")
+
+    def __init__(self, node: Any, recipe: ContextRecipe, unpacked: Sequence[Any] | None) -> None:
         self._node, self._saved, self.needs_input_grad = node, recipe.saved, recipe.needs
-        making = Making([*node.saved_tensors, *node.kept], recipe.objects)
-        for name, make in recipe.attributes.items():
-            self.__dict__[name] = make(making)
-        making.fill()
+        self._unpacked = unpacked
+        if node.written is None:
+            node.written = recipe.attributes_of(node.kept)
+        self.__dict__ = node.written
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        tensors = self._node.saved_tensors
+        tensors, self._unpacked = self._unpacked, None
+        if tensors is None:
+            tensors = self._node.saved_tensors
         return tuple(None if at is None else tensors[at] for at in self._saved)
 
     def __getattr__(self, name: str) -> Any:
@@ -98,13 +110,14 @@ class BackwardAsWritten:
     def __deepcopy__(self, memo: Any) -> BackwardAsWritten:
         return self
 
-    def gradients(self, node: Any, grads: Sequence[Any]) -> list[Any]:
-        """Return the gradients of the inputs that are tensors, for the autograd node of the call."""
-        if node.written is None:
-            node.written = WrittenContext(node, self.context)
-        given = iter(grads)
+    def gradients(self, node: Any, grads: Sequence[Any], unpacked: Sequence[Any] | None) -> list[Any]:
+        """Return the gradients of the inputs that are tensors, for the autograd node of the call.
+
+        unpacked: its saved tensors, if they have been unpacked in this run, which hooks notice.
+        """
+        given, context = iter(grads), WrittenContext(node, self.context, unpacked)
         backward = self.cls.backward if self.cls.vjp is Function.vjp else self.cls.vjp
-        found = backward(node.written, *[next(given) if there else None for there in self.results])
+        found = backward(context, *[next(given) if there else None for there in self.results])
         return self.of_tensors(found if isinstance(found, tuple) else (found,), type(node).__name__)
 
     def of_tensors(self, found: tuple[Any, ...], name: str) -> list[Any]:

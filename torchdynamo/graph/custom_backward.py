@@ -88,21 +88,37 @@ def run_backward(ctx: Any, *grads: Any) -> Any:
     there = tuple(grad is not None for grad in grads)
     modes = None, torch.is_grad_enabled()
     way = next((way for way in plan.ways if way.there == there and way.grad in modes), None)
-    may_be = plan.written is None or (ctx.written is None and plan.written.holds())
-    found = run_body(ctx, way, grads) if way is not None and may_be else None
+    saved, found = None, None
+    if way is not None and (plan.written is None or captured_may_hold(ctx, grads)):
+        saved = ctx.saved_tensors
+        found = run_body(ctx, way, grads, saved)
     if found is None:
-        found = plan.written.gradients(ctx, grads)
+        found = plan.written.gradients(ctx, grads, saved)
     return (None, None, None, None, *found)
 
 
-def run_body(ctx: Any, way: BackwardVariant, grads: Sequence[Any]) -> list[Any] | None:
+def captured_may_hold(ctx: Any, grads: Sequence[Any]) -> bool:
+    """Return whether a backward that may run as written has no reason to yet: what it has read is as it was.
+
+    Gradients laid out otherwise than those it was captured for would give results laid out otherwise. And one that has
+    run as written may have changed its context.
+    """
+    plan = ctx.plan
+    as_planned = all(
+        grad is None or grad.is_contiguous(memory_format=layout)
+        for grad, layout in zip(grads, plan.formats, strict=True)
+    )
+    return ctx.written is None and as_planned and plan.written.holds()
+
+
+def run_body(ctx: Any, way: BackwardVariant, grads: Sequence[Any], saved: Sequence[Any]) -> list[Any] | None:
     """Return the gradients that a body gives; None if it rests on a condition that does not hold."""
     plan = ctx.plan
     given = [
         None if grad is None else grad.contiguous(memory_format=layout)
         for grad, layout in zip(grads, plan.formats, strict=True)
     ]
-    given += [*ctx.saved_tensors, *ctx.kept]
+    given += [*saved, *ctx.kept]
     outside = Modes.now() if changes_modes(way.body) else None
     with backward_context():
         found = body_callable(way.body, plan.name)(*[given[index] for index in way.takes])

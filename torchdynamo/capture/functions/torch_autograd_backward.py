@@ -17,7 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import Function, once_differentiable
 
-from torchdynamo.capture.functions.torch_autograd_contexts import NotMadeAgain, lasting_fact, recipe_of
+from torchdynamo.capture.functions.torch_autograd_contexts import (
+    NotMadeAgain,
+    check_made_once,
+    lasting_fact,
+    recipe_of,
+)
 from torchdynamo.capture.functions.torch_autograd_inliner import BackwardInliner, Call, TracedBackward, UsersBackward
 from torchdynamo.capture.functions.torch_autograd_objects import note_objects
 from torchdynamo.capture.vm.lookup import class_lookup
@@ -137,7 +142,9 @@ def as_written(vm: Machine, call: Call, found: FollowedBackward) -> BackwardAsWr
         if varies or vm.builder.exporting or is_mortal(cls):
             raise NotMadeAgain
         facts = [lasting_fact(vm, fact) for fact in found.facts.values()]
-        return BackwardAsWritten(cls, args, results, recipe_of(vm, call.context, saved, found.last.place), facts)
+        context = recipe_of(vm, call.context, saved, found.last.place)
+        check_made_once(vm, context.objects)
+        return BackwardAsWritten(cls, args, results, context, facts)
     except NotMadeAgain:
         raise call.unfollowed() from None
 

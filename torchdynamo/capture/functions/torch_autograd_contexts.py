@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
 import torch
 
+from torchdynamo.capture.functions.torch_autograd_objects import can_change
 from torchdynamo.capture.types.dict_views import ORDERED_VIEWS, VIEWS
 from torchdynamo.capture.vm.attribute_writes import is_data_descriptor, is_field
 from torchdynamo.capture.vm.heap import Entity
@@ -32,13 +34,8 @@ ANYWHERE = frozenset(
 )
 
 
-OF_CONTEXT = {
-    "needs_input_grad",
-    "to_save",
-    "dirty_tensors",
-    "non_differentiable",
-    "materialize_grads",
-}  # not attributes
+# What methods of a context store there; autograd's node has them, but the backward has no use for them.
+FILLED_BY_METHODS = {"to_save", "dirty_tensors", "non_differentiable", "materialize_grads"}
 
 
 class NotMadeAgain(Exception):
@@ -48,7 +45,7 @@ class NotMadeAgain(Exception):
 class Recipes:
     """Collect the recipes of what a context leads to, for objects that the frame made.
 
-    place: returns the position of a tensor or number among what the backward is given.
+    place: returns the position of a tensor or number among what is kept for the backward.
     """
 
     def __init__(self, vm: Machine, place: Place) -> None:
@@ -101,11 +98,13 @@ class Recipes:
 def recipe_of(vm: Machine, context: Object, saved: list[Value], place: Place) -> ContextRecipe:
     """Return how to make a context that the forward has filled. Raises NotMadeAgain.
 
-    saved: what it saved, tensors or None. place: returns the position of a tensor or number in what a recipe is given.
+    saved: what it saved, tensors or None. place: returns the position of a tensor or number among what is kept.
     """
     attrs, recipes, tensors = vm.entity(context).attrs, Recipes(vm, place), count()
     stored = {
-        name: recipes.of(value) for name, value in attrs.items() if name not in OF_CONTEXT and value is not ABSENT
+        name: recipes.of(value)
+        for name, value in attrs.items()
+        if name not in FILLED_BY_METHODS and name != "needs_input_grad" and value is not ABSENT
     }
     return ContextRecipe(
         tuple(next(tensors) if isinstance(each, TensorNode) else None for each in saved),
@@ -113,6 +112,14 @@ def recipe_of(vm: Machine, context: Object, saved: list[Value], place: Place) ->
         stored,
         recipes.objects,
     )
+
+
+def check_made_once(vm: Machine, objects: Mapping[int, ObjectRecipe]) -> None:
+    """Raise NotMadeAgain if another call's context leads to an object too: each would make one of its own."""
+    changing = {ref for ref in objects if can_change(vm.heap.entities[ref])}
+    if changing & vm.in_contexts:
+        raise NotMadeAgain
+    vm.in_contexts |= changing
 
 
 def is_computed(found: Any) -> bool:
@@ -218,6 +225,8 @@ def lasting(vm: Machine, source: Source) -> Source:
         return source
     if source.how == "globals":
         return home(vm)
+    if source.how == "builtins" and vm.roots.builtins is vars(builtins):
+        return Source("dict", Source("module", None, "builtins"))
     if source.base is None:
         raise NotMadeAgain
     arg = lasting(vm, source.arg) if source.how in LED_TO else source.arg

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
 import torch
 
+from torchdynamo.capture.functions.torch_autograd_contexts import FILLED_BY_METHODS
+from torchdynamo.capture.functions.torch_autograd_facts import TextOfProgram, default_dtype_read
 from torchdynamo.capture.functions.torch_autograd_objects import copy_into
 from torchdynamo.capture.interpreter import directly_called
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, ends_graph, models, rebuilds
-from torchdynamo.core.policy import is_code
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.source import Guard, Roots, Source
-from torchdynamo.core.value import ABSENT, NONE, Known, Lazy, Object, Symbol, TensorNode, Value, is_none
+from torchdynamo.core.source import Guard
+from torchdynamo.core.value import NONE, Known, Lazy, Object, Symbol, TensorNode, Value, is_none
 from torchdynamo.graph.deopt_safety import stages
 
 
@@ -37,10 +37,7 @@ def saved_tensors(vm: Machine, ctx: Object) -> Value:
     return vm.entity(ctx).attrs.get("to_save", Known(()))
 
 
-OURS = {"saved_tensors", "needs_input_grad"}
-
-
-for _name in {*dir(torch._C._FunctionBase)} - {*dir(BackwardContext)} - OURS:
+for _name in {*dir(torch._C._FunctionBase)} - {*dir(BackwardContext)} - {"saved_tensors", "needs_input_grad"}:
     models(BackwardContext, "." + _name)(ends_graph("unsupported attribute", name=_name, type="ctx"))
 
 
@@ -89,7 +86,8 @@ class BackwardInliner:
         self.vm: Machine = type(vm)(self.builder, vm.roots)
         self.vm.may_begin_again = True  # as it was written
         self.vm.backwards = (*vm.backwards, vm.known(call.cls, "class"))
-        self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is here
+        self.saved: dict[int, Value] = {}  # by stand-in: what `saved_tensors` gives
+        self.moved: dict[int, Value] = {}  # by stand-in or number of the frame: what it is among the attributes
         self.brought: dict[int, Value] = {}  # by reference in the frame: copies of objects
         self.given = count()
         self.places: dict[torch.fx.Node, int] = {}
@@ -100,9 +98,12 @@ class BackwardInliner:
             self.gradient(each, next(own)) if isinstance(each, TensorNode) else NONE for each in call.results
         ]
         for each in saved:
-            self.moved[id(each.fake)] = self.enter(each, "saved")
+            self.saved[id(each.fake)] = self.enter(each, "saved")
         self.context = self.vm.new(BackwardContext)
-        given = {name: self.bring(value) for name, value in vm.entity(call.context).attrs.items()}
+        attrs = vm.entity(call.context).attrs
+        given = {name: self.bring(value) for name, value in attrs.items() if name not in FILLED_BY_METHODS}
+        if "to_save" in attrs:
+            given["to_save"] = self.vm.make_tuple([self.bring_saved(each) for each in vm.iterate(attrs["to_save"])])
         self.vm.effects.write_all(self.vm.entity(self.context), given)
 
     def gradient(self, result: TensorNode, there: bool) -> Value:
@@ -119,9 +120,17 @@ class BackwardInliner:
         """Make an argument of the graph of the backward, like a value of the frame."""
         node = self.builder.argument(hint, value.fake, gradient)
         self.places[node] = next(self.given)
-        if gradient or any(isinstance(each, TensorNode) and each.fake is value.fake for each in self.call.results):
+        if gradient or self.is_result(value):
             self.vm.later_histories.add(node)
         return type(value)(node, node.meta["example_value"], value.pytype)
+
+    def is_result(self, value: TensorNode | Symbol) -> bool:
+        """Return whether a tensor is a result: autograd makes another object of one that was saved."""
+        return any(isinstance(each, TensorNode) and each.fake is value.fake for each in self.call.results)
+
+    def bring_saved(self, value: Value) -> Value:
+        """Return what `saved_tensors` gives for what was saved, a tensor or None."""
+        return self.saved[id(value.fake)] if isinstance(value, TensorNode) else self.bring(value)
 
     def bring(self, value: Value) -> Value:
         """Return what the forward stored on the context as a value of the backward, which must find it as it is now."""
@@ -129,7 +138,10 @@ class BackwardInliner:
             known = self.moved.get(id(value.fake))
             if known is None:
                 self.kept.append(value)
-                known = self.moved[id(value.fake)] = self.enter(value, "kept")
+                known = self.enter(value, "kept")
+                if not self.is_result(value):
+                    known = self.saved.get(id(value.fake), known)
+                self.moved[id(value.fake)] = known
             return known
         if isinstance(value, Known):
             return value
@@ -181,15 +193,14 @@ class BackwardInliner:
         """Give the frame the guards of the backward that are about code; the others are for when it runs."""
         if self.vm.told_apart:
             raise self.call.unfollowed()
+        text = TextOfProgram(self.vm)
         for key, guard in self.vm.guards.items():
-            facts = self.outer.guards if is_about_code(guard, self.vm.roots) else self.facts
+            facts = self.outer.guards if text.has(guard) else self.facts
             facts.setdefault(key, guard)
 
     def place(self, value: TensorNode | Symbol) -> int:
-        """Return the position of a value of the context among the tensors that were saved and the values kept."""
-        moved = self.moved[id(value.fake)]
-        assert isinstance(moved, (TensorNode, Symbol))
-        return self.places[moved.node] - sum(isinstance(each, TensorNode) for each in self.call.results)
+        """Return the position of a value that attributes of the context lead to among the values kept."""
+        return next(index for index, each in enumerate(self.kept) if each.fake is value.fake)
 
     def finish(self, items: list[Value]) -> TracedBackward:
         """Close the graph of the backward, given its results: one gradient for each argument of `apply`."""
@@ -206,6 +217,8 @@ class BackwardInliner:
         body = self.builder.as_body([*outputs, *conditions], own_leaves=True)
         if body is None:
             raise self.call.unfollowed()
+        for guard in default_dtype_read(body.graph):
+            self.facts[guard.source, guard.kind] = guard
         takes = tuple(self.places[node] for node in body.graph.find_nodes(op="placeholder"))
         return TracedBackward(body, takes, gives, tuple(check.truth for check in self.vm.checks))
 
@@ -213,32 +226,3 @@ class BackwardInliner:
 def may_be_gradient(arg: Value, grad: Value) -> bool:
     """Return whether a value can be the gradient of this argument."""
     return is_none(grad) or (isinstance(grad, TensorNode) and isinstance(arg, TensorNode))
-
-
-def is_about_code(guard: Guard, roots: Roots) -> bool:
-    """Return whether a guard is about a part of the program's text, as against a variable of the program."""
-    if guard.kind in ("FUNCTION_MATCH", "NO_KEY"):
-        return True
-    if guard.kind == "TYPE_MATCH":
-        return guard.arg is types.ModuleType or issubclass(guard.arg, type)
-    if guard.kind == "ID_MATCH":
-        return is_code(guard.arg) or guard.source.arg == "__mro__"
-    if guard.kind == "CLASS_ATTR":
-        return guard.arg[1] is ABSENT or is_code(guard.arg[1])
-    if guard.kind in ("SAME_OBJECT", "LENGTH"):
-        return guard.source.how == "globals" or guard.source.arg in ("__globals__", "__defaults__")
-    return guard.kind == "EQUALS_MATCH" and is_part_of_text(guard.source, roots)
-
-
-def is_part_of_text(source: Source, roots: Roots) -> bool:
-    """Return whether a source leads to a constant of torch, a default argument, or a cell of torch's decorators."""
-    if type(source.load(roots)) in (torch.dtype, torch.memory_format, torch.layout) and source.arg in vars(torch):
-        return True
-    if source.how == "contents" and source.base is not None:
-        source = source.base
-    base = source.base
-    if source.how not in ("item", "key") or base is None or base.base is None:
-        return False
-    if base.arg == "__closure__":
-        return str(base.base.load(roots).__globals__.get("__name__")).startswith("torch.")
-    return base.arg in ("__defaults__", "__kwdefaults__")

@@ -158,7 +158,11 @@ def model_reader(fn: Any) -> None:
             raise Break("unknown call", name=fn.__name__)
         answer = vm.run_pure(fn, list(args), dict(kwargs))
         given = tuple(vm.concretely(arg) for arg in args)
-        if not (lasting and is_guarded_anyway(fn, given)) and not was_set_by_frame(vm, fn, given):
+        if vm.backwards and fn.__name__ in COMPARED:
+            rests = is_read_later(vm, fn)
+        else:
+            rests = not (lasting and is_guarded_anyway(fn, given))
+        if rests and not was_set_by_frame(vm, fn, given):
             read = answer.obj if answer.__class__ is Known else vm
             if type(read) not in CONSTANTS or kwargs:
                 raise Break("unknown call", name=fn.__name__)
@@ -166,6 +170,20 @@ def model_reader(fn: Any) -> None:
         return answer
 
     function(fn)(row)
+
+
+# Of these, what a program may switch between a forward and its backward; for the grad mode, there are two backwards.
+SWITCHED_LATER = ("is_autocast", "get_autocast", "_is_any_autocast", "get_default_dtype", "is_inference_mode")
+ENTER = torch.autocast.__enter__.__code__
+
+
+def is_read_later(vm: Machine, fn: Any) -> bool:
+    """Return whether a backward rests on the state that it reads; `autocast` itself reads what it will put back."""
+    if not fn.__name__.startswith(SWITCHED_LATER):
+        return False
+    frame = vm.frames[-1]
+    own = frame.globals.real is vars(torch.amp.autocast_mode)
+    return not own or (fn is torch.get_autocast_dtype and frame.code.code is not ENTER)
 
 
 def is_guarded_anyway(fn: Any, given: tuple[Any, ...]) -> bool:

@@ -67,6 +67,7 @@ class Machine(CaptureState):
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held
         self.in_backwards: dict[int, ReadLater] = {}  # by reference: what backwards read when they run
+        self.in_contexts: set[int] = set()  # by reference: what is made again for a backward that runs as written
         self.run_again: list[RunAgain] = []  # what backwards run again
         self.mortals: list[Finalizable] = []  # objects with a `__del__` that the frame made
         self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
