@@ -94,18 +94,24 @@ def context_of(wrapper: Any) -> tuple[Any, ...]:
 
 def told_of(part: Any) -> Any:
     """Return the context of a part of a wrapper; None for a plain tensor."""
-    if is_wrapper(part):
-        return context_of(part)
-    return None if isinstance(part, torch.Tensor) else frozen(part, DEEPEST)
+    if type(part) in PLAIN:
+        return None
+    if not isinstance(part, torch.Tensor):
+        return frozen(part, DEEPEST)
+    return context_of(part) if is_wrapper(part) else None
 
 
 def frozen(value: Any, depth: int) -> Any:
     """Return a value as a constant: see `context_of`. That of placements and meshes, met in each call, is made once."""
-    if type(value) in CONSTANTS:
+    kind = type(value)
+    if kind in CONSTANTS:
         return value
     known = _fixed.get((id(value), depth))
     if known is not None and known[0] is value:
         return known[1]
+    numbers = _by_value.get(kind) if depth > 0 else None
+    if numbers is not None and is_value(value) and (number := numbers.get(value)) is not None:
+        return numbered(kind), number
     constant = taken_apart(value, depth)
     if is_fixed(value):
         if len(_fixed) >= MOST_FIXED:
