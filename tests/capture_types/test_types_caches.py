@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import pytest
@@ -165,3 +166,111 @@ def test_a_cache_that_is_kept() -> None:
     assert (got(2), got(2), got.cache_info()) == (wanted(2), wanted(2), wanted.cache_info())
     assert (got.__doc__, got.__name__, got.cache_parameters()) == ("Doubles.", "f", wanted.cache_parameters())
     assert list(got.__dict__) == list(wanted.__dict__)
+
+
+# -- functions of the program, whose caches are their own --------------------------------------------------------------
+HEAD = """
+import functools, threading, torch, torchdynamo, warnings
+LOG = []
+def cleared(*caches):
+    LOG.clear()
+    for each in caches: each.cache_clear()
+"""
+OF_THE_PROGRAM = {
+    "a list that the caller has written to": (
+        "S = []\n@functools.cache\ndef g(n): return len(S)\n"
+        "def f(x): S.append(1); return x * g(3)\ndef reset(): S.clear(); cleared(g)"
+    ),
+    "a tensor that the caller has written to": (
+        "T = torch.zeros(2)\n@functools.cache\ndef g(n): return T.sum().item()\n"
+        "def f(x): T.add_(1); return x * g(3)\ndef reset(): T.zero_(); cleared(g)"
+    ),
+    "random numbers that the caller has drawn": (
+        "@functools.cache\ndef g(n): return torch.rand(()).item()\n"
+        "def f(x): return torch.rand(2) + g(3) + torch.rand(2)\ndef reset(): torch.manual_seed(0); cleared(g)"
+    ),
+    "a device that the caller has set": (
+        "@functools.cache\ndef g(n): return torch.empty(1).device.type\n"
+        "def f(x):\n    with torch.device('meta'): found = g(3)\n    return x * len(found)\ndef reset(): cleared(g)"
+    ),
+    "another state in each call": (
+        "S = []\n@functools.cache\ndef g(n): LOG.append(n); return n\n"
+        "def f(x): S.append(1); return x * g(len(S))\ndef reset(): S.clear(); cleared(g)"
+    ),
+    "keywords": (
+        "@functools.cache\ndef g(n, *, m): LOG.append(n); return len(LOG)\ndef f(x): return x * g(1, m=2)\n"
+        "def reset(): cleared(g)\nbetween = g.cache_clear"
+    ),
+    "types": (
+        "@functools.lru_cache(typed=True)\ndef g(n): LOG.append(n); return len(LOG)\n"
+        "def f(x): return x * g(1) + g(1.0) * 2\ndef reset(): cleared(g)\nbetween = g.cache_clear"
+    ),
+    "methods": (
+        "class M:\n    @functools.lru_cache(None)\n    def g(self, n): LOG.append(n); return len(LOG)\n"
+        "m = M()\ndef f(x): return x * m.g(1)\ndef reset(): cleared(M.g)\nbetween = M.g.cache_clear"
+    ),
+    "keys that the caller makes": (
+        "class Key:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return hash(self.n)\n"
+        "    def __eq__(self, other): return type(other) is Key and other.n == self.n\n"
+        "@functools.cache\ndef g(key): LOG.append(key.n); return len(LOG)\n"
+        "def f(x): return x * g(Key(3))\ndef reset(): cleared(g)\nbetween = g.cache_clear"
+    ),
+    "no room for two": (
+        "@functools.lru_cache(1)\ndef g(n): LOG.append(n); return n\n"
+        "def f(x): return x * g(2) * g(3)\ndef reset(): cleared(g)"
+    ),
+    "no room": (
+        "@functools.lru_cache(0)\ndef g(n): LOG.append(n); return len(LOG)\n"
+        "def f(x): return x * g(2)\ndef reset(): cleared(g)"
+    ),
+    "raises what is no Exception": (
+        "@functools.cache\ndef g(n): raise SystemExit(n)\n"
+        "def f(x):\n    try: return x * g(3)\n    except SystemExit: return x - 1\ndef reset(): cleared(g)"
+    ),
+    "warns of its caller": (
+        "@functools.cache\ndef g(n): warnings.warn('old', DeprecationWarning, stacklevel=2); return n\n"
+        "def show(message, kind, file, line, *rest): LOG.append((file, line))\n"
+        "def f(x):\n    y = x * 2\n    return y * g(3)\n"
+        "def reset():\n    cleared(g)\n    warnings.showwarning = show\n    warnings.simplefilter('always')"
+    ),
+}
+
+
+@pytest.mark.parametrize("about", OF_THE_PROGRAM)
+def test_functions_of_the_program_with_a_cache(about: str) -> None:
+    """Called three times, with the same results and effects as in eager."""
+    space: dict[str, Any] = {"__name__": "cached"}
+    exec(compile(HEAD + OF_THE_PROGRAM[about], "<cached>", "exec"), space)
+
+    def outcome(fn: Any) -> Any:
+        with warnings.catch_warnings():
+            space["reset"]()
+            results = []
+            for _ in range(3):
+                results.append(fn(X[:2]).tolist())
+                space.get("between", int)()
+            return results, list(space["LOG"])
+
+    wanted = outcome(space["f"])
+    compiled = torchdynamo.compile(space["f"], backend="eager")
+    assert outcome(compiled) == wanted
+    assert outcome(compiled) == wanted
+
+
+WAITS = """
+inner = torchdynamo.compile(lambda x: x + 1, backend="eager")
+@functools.cache
+def g(n):
+    thread = threading.Thread(target=lambda: LOG.append(inner(torch.ones(2)).sum().item()))
+    thread.start()
+    thread.join(20)
+    return thread.is_alive()
+def f(x): return x + 1, g(1)
+"""
+
+
+def test_a_cached_function_waits_for_a_thread_that_calls_what_is_compiled() -> None:
+    space: dict[str, Any] = {"__name__": "waits"}
+    exec(compile(HEAD + WAITS, "<waits>", "exec"), space)
+    assert torchdynamo.compile(space["f"], backend="eager")(X)[1] is False
+    assert space["LOG"] == [4.0]

@@ -5,6 +5,7 @@ Data only: each field is written and read by the module that its comment names.
 
 from __future__ import annotations
 
+import weakref
 from types import CodeType
 from typing import Any, TypeAlias
 
@@ -51,6 +52,7 @@ class CodeRecord:
     __slots__ = (
         "accounts",
         "drawn",
+        "filled_caches",
         "first_runs",
         "given",
         "graphs",
@@ -70,6 +72,7 @@ class CodeRecord:
         self.graphs = 0  # graphs named so far: report/compiles.py
         self.first_runs = 0  # runs that set something up: first_run.py
         self.not_speculated = False  # an assertion failed although nothing was raised: capture/speculate/assertions.py
+        self.filled_caches = False  # it has run as written to fill caches that it asks: capture/types/lru_cache.py
         self.ran_eagerly = False  # it has run once under a stance that runs the first call eagerly: stances.py
         # owner -> sources found to vary in the function or its continuations: cache/dynamic_sources.py
         self.varied: dict[int, frozenset[Source]] = {}
@@ -98,6 +101,8 @@ CodeKey: TypeAlias = tuple[str, str, int]
 """A code object as other processes of the same program know it: file, name, line."""
 # what varies on other ranks of a distributed program, by code: distributed.py
 agreed: dict[CodeKey, frozenset[Source]] = {}
+# functions with `lru_cache` of which one frame asks for more results than they keep: capture/types/lru_cache.py
+crowded: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def key_of(code: CodeType) -> CodeKey:
@@ -113,3 +118,4 @@ def forget() -> None:
     """Drop all records, as if nothing had run."""
     _records.clear()
     agreed.clear()
+    crowded.clear()

@@ -2,18 +2,21 @@
 
 Capture changes settings of the process, and two threads that meet a function for the first time would both compile it.
 The wait is limited: a backend may take a lock that another thread holds while it waits for us, as Inductor and
-torch.compile do. A thread that has waited long enough runs the call eagerly, and tries again the next time.
+torch.compile do. A thread that has waited long enough runs the call eagerly, and tries again the next time. While
+whoever compiles calls the program, which may wait for another thread, that is a moment.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 PATIENCE = 30.0  # seconds
 PATIENCE_OF_A_FORK = 1.0
+MOMENT = 0.05
 _turn = threading.RLock()  # reentrant, because a backend may call compiled functions
 
 
@@ -24,7 +27,12 @@ def turn(patience: float | None = None) -> Iterator[bool]:
     patience: seconds to wait, by default `PATIENCE`.
     """
     lock = _turn  # a process forked inside of the block may have another
-    ours = lock.acquire(timeout=PATIENCE if patience is None else patience)
+    end = time.monotonic() + (PATIENCE if patience is None else patience)
+    ours = lock.acquire(blocking=False)
+    while not ours and (left := end - time.monotonic()) > 0:
+        ours = lock.acquire(timeout=min(left, MOMENT))
+        if _calling:
+            break
     try:
         yield ours
     finally:
@@ -32,6 +40,17 @@ def turn(patience: float | None = None) -> Iterator[bool]:
             lock.release()
 
 
+@contextmanager
+def lent() -> Iterator[None]:
+    """Call the program inside of the block, where we compile: threads that it waits for wait no longer for us."""
+    _calling.append(None)
+    try:
+        yield
+    finally:
+        _calling.pop()
+
+
+_calling: list[None] = []  # calls of the program that whoever compiles is in
 _forking = threading.local()
 
 
@@ -53,6 +72,7 @@ def _forked() -> None:
     _after_fork()
     if not given:
         _turn = threading.RLock()
+        _calling.clear()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)

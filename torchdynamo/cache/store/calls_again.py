@@ -6,11 +6,15 @@ Their effects are the program's, their results are kept for other callers, and m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
-from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, guard_of_result
+from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, ask, guard_of_result, holds, key_of
+from torchdynamo.core import call_sites
+from torchdynamo.core.call_sites import Call
 from torchdynamo.core.source import Guard, Position, Source
 from torchdynamo.guards.constants import same_constant
+from torchdynamo.hook import interrupts
 
 
 class AnotherResult(Exception):
@@ -28,19 +32,28 @@ def call_again(calls: Sequence[CachedCall], load: Callable[[Source], Any], check
     Raises AnotherResult or CallRaised.
     """
     functions = [load(call.function) for call in calls]
-    given = [(real(call.args, load), {name: real(each, load) for name, each in call.named}) for call in calls]
+    given = [arguments(call, load) for call in calls]
     for function in set(functions):
         own = [call for call, called in zip(calls, functions, strict=True) if called is function]
         if not keeps(function, own):
             raise AnotherResult(f"{own[0].function} has no room for more results")
     for call, function, (args, named) in zip(calls, functions, given, strict=True):
         check()
+        if not call.at_entry and not holds(function, key_of(function, args, named)):
+            raise AnotherResult(f"{call.function} would be called before what the frame writes")
         try:
-            found = function(*args, **named)
-        except Exception as error:
+            found = ask(function, args, named, calling(call, load))
+        except BaseException as error:
+            if interrupts.came():
+                raise
             raise CallRaised(f"{call.function} raised {type(error).__name__}") from None
         if not same_constant(found, call.result):
             raise AnotherResult(f"{call.function} returned something else")
+
+
+def arguments(call: CachedCall, load: Callable[[Source], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call as they are passed: those by position, and those by name."""
+    return tuple(real(each, load) for each in call.args), {name: real(each, load) for name, each in call.named}
 
 
 def real(argument: Any, load: Callable[[Source], Any]) -> Any:
@@ -48,6 +61,16 @@ def real(argument: Any, load: Callable[[Source], Any]) -> Any:
     if type(argument) is Source:
         return load(argument)
     return tuple(real(each, load) for each in argument) if type(argument) is tuple else argument
+
+
+def calling(cached: CachedCall, load: Callable[[Source], Any]) -> Call:
+    """Return a function that calls others as if from the line of the program that has the call."""
+    place = None if cached.position is None else Position(*cached.position)
+    if place is None or place.line is None:
+        return call_sites.call
+    own = load(Source("globals"))
+    space = own if own.get("__name__") == cached.module else call_sites.namespace(cached.module)
+    return FunctionType(call_sites.code_at(place.filename, place.function, place.line), space)
 
 
 def keeps(function: Any, calls: Sequence[CachedCall]) -> bool:
@@ -59,16 +82,15 @@ def keeps(function: Any, calls: Sequence[CachedCall]) -> bool:
 
 
 def guards_of_results(calls: Sequence[CachedCall], load: Callable[[Source], Any]) -> list[Guard]:
-    """Return the guards that caches hold the results of calls, for those that had one.
+    """Return the guards that caches hold the results of calls.
 
     Raises AnotherResult if a cache holds another, or none any more: a later call may have cleared it.
     """
     guards = []
     for call in calls:
-        if not call.guarded:
-            continue
         place = None if call.position is None else Position(*call.position)
-        guard = guard_of_result(load(call.function), call.function, call.args, place)
+        function, (args, named) = load(call.function), arguments(call, load)
+        guard = guard_of_result(function, call.function, key_of(function, args, named), place)
         if guard is None or (guard.kind == "EQUALS_MATCH" and not same_constant(guard.arg, call.result)):
             raise AnotherResult(f"{call.function} does not hold its result")
         guards.append(guard)

@@ -8,16 +8,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchdynamo.capture.speculate import cached_calls
-from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, guard_of_result, keeps_results
-from torchdynamo.capture.vm.effect_kinds import EffectKind
+from torchdynamo.capture.vm.cached_calls import (
+    CACHED,
+    CachedCall,
+    ask,
+    cache_asked,
+    guard_of_result,
+    holds,
+    keeps_results,
+    key_of,
+    same,
+)
+from torchdynamo.capture.vm.effect_kinds import Change, EffectKind
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.lookup import instance_dict
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import CACHED_CALL, is_open, models
 from torchdynamo.capture.vm.namespaces import write_instance
 from torchdynamo.capture.vm.wrap import CONSTANTS, holds_nan, lift, wrap
-from torchdynamo.core.signals import Assumption, Break
+from torchdynamo.core import learned
+from torchdynamo.core.call_sites import line_of
+from torchdynamo.core.signals import Assumption, Break, NotYet
 from torchdynamo.core.source import Pinned, Source, instance_attr
-from torchdynamo.core.value import ABSENT, NONE, Object, TensorNode, Value
+from torchdynamo.core.value import ABSENT, NONE, Known, Object, TensorNode, Value
+from torchdynamo.hook import interrupts
 
 RESULT = "what a function that keeps its results has returned"
 PLAIN_HASH: Any = object.__hash__
@@ -38,46 +52,108 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     presumed = Assumption.CACHES not in vm.builder.numbers.dropped
     numbers = presumed and any(cached_calls.holds_number(vm, value) for value in given)
     if numbers or any(made_here(vm, value) for value in given):
-        assert entity.source is not None
-        inner = wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))
+        inner = wrapped(vm, entity)
         if numbers:
             return cached_calls.follow(vm, inner, list(args), dict(kwargs))
         return vm.call(inner, list(args), dict(kwargs))
+    if not keeps_results(entity.real):
+        return vm.call(wrapped(vm, entity), list(args), dict(kwargs))
     real = [same_object(vm, value, {}) for value in args]
     named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
-    switched = any(change.kind is EffectKind.STATE for change in vm.effects.net(vm.effects.start))
     try:
-        found = entity.real(*real, **named)
+        hash((*real, *named.values()))
     except Exception as error:
-        if is_of_hash(error, (*real, *named.values())):
+        if type(error) is TypeError and (error.__traceback__ is None or error.__traceback__.tb_next is None):
             vm.of_process[RESULT] = None
             raise vm.refused(error) from None
-        raise Break("unknown call", name="lru_cache") from None  # nothing was kept: each call asks the function anew
-    guard = None
-    if not named and entity.source is not None:
-        guard = guard_of_result(entity.real, entity.source, tuple(real), None)
-        if guard is not None:
-            vm.guard(*guard[:3])
-    note_call(vm, entity, args, kwargs, found, guarded=guard is not None, switched=switched)
+        raise unknown_call() from None
+    key = key_of(entity.real, real, named)
+    at_entry = all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start))
+    if not holds(entity.real, key):
+        refuse_call(vm, entity, at_entry)
+    try:
+        found = ask(entity.real, real, named, vm.calling())
+    except BaseException:
+        if interrupts.came():
+            raise
+        raise unknown_call() from None  # nothing was kept: each call asks the function anew
+    guard = guard_of_result(entity.real, entity.source, key, None) if entity.source is not None else None
+    if guard is None:
+        raise unknown_call()
+    vm.guard(*guard[:3])
+    note_call(vm, entity, args, kwargs, found, at_entry=at_entry)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
 
 
-def is_of_hash(error: Exception, given: tuple[Any, ...]) -> bool:
-    """Return whether an error is that of an argument without a hash, and not one of the function, which may be C's."""
-    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+def wrapped(vm: Machine, entity: Entity) -> Value:
+    """Return the function that a cache is for."""
+    assert entity.source is not None
+    return wrap(vm, entity.real.__wrapped__, instance_attr(entity.source, "__wrapped__"))
+
+
+def unknown_call() -> Break:
+    """Return what ends the graph before a call, which then is the program's own."""
+    return Break("unknown call", name="lru_cache")
+
+
+def refuse_call(vm: Machine, entity: Entity, at_entry: bool) -> None:
+    """End the graph before a call of a function that would see what is not yet so, or drop what a guard looks for.
+
+    What the frame has written is not there before its graph has run; where it has, the cache may hold the result: so
+    the first such call of a frame runs as written, and its next call is captured.
+    """
+    if not at_entry and not is_in_place(vm):
+        record = learned.record(vm.frames[0].raw)
+        if record.filled_caches or vm.builder.exporting:
+            raise unknown_call()
+        record.filled_caches = True
+        raise NotYet
+    if entity.source is None:
+        raise unknown_call()
+    most = CACHED.cache_info(entity.real)[2]
+    if most is not None and sum(cache_asked(guard) is entity.source for guard in vm.guards.values()) >= most:
+        learned.crowded.add(entity.real)
+    if entity.real in learned.crowded:
+        raise unknown_call()
+
+
+def is_in_place(vm: Machine) -> bool:
+    """Return whether all that the frame has done so far is so in the process: switches of torch's are."""
+    if vm.modes or vm.devices or vm.modes_off or vm.subclasses_off:
         return False
-    try:
-        hash(given)
-    except TypeError as same:
-        return type(error) is TypeError and same.args == error.args
-    return False
+    return all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start, SEEN))
+
+
+SEEN = (EffectKind.STATE, EffectKind.ASSUMPTION)
 
 
 def can_change(found: Any) -> bool:
     """Return whether a result is a container, or a tuple with one in it."""
     return type(found) in (list, dict, set) or (type(found) is tuple and any(map(can_change, found)))
+
+
+def is_as_at_entry(vm: Machine, change: Change) -> bool:
+    """Return whether what was written is again what it was when the frame began, which is guarded then.
+
+    That goes for attributes of an object that are constants.
+    """
+    entity = change.owner
+    if change.kind is not EffectKind.ATTRIBUTE or entity is None or entity.source is None:
+        return False
+    if entity.payload is not None or vm.effects.set_again(entity) or written_on(entity.pytype) is not object:
+        return False
+    own = instance_dict(entity.real)
+    if type(own) is not dict or not all(is_constant_of(own, *pair) for pair in entity.attrs.items()):
+        return False
+    before = [wrap(vm, own[name], instance_attr(entity.source, name)) for name in entity.attrs]
+    return all(each.__class__ is Known for each in before)
+
+
+def is_constant_of(own: dict[str, Any], name: str, value: Value) -> bool:
+    """Return whether a value is the constant that a dict has."""
+    return value.__class__ is Known and type(value.obj) in CONSTANTS and same(own.get(name, own), value.obj)
 
 
 def note_call(
@@ -87,24 +163,25 @@ def note_call(
     named: Mapping[str, Value],
     found: Any,
     *,
-    guarded: bool,
-    switched: bool,
+    at_entry: bool,
 ) -> None:
     """Note a call of a real function, for a process that uses this capture: it makes the call before the frame runs.
 
-    guarded: a guard says that the cache holds the result. switched: the frame has switched modes until then, which it
-    has not when it begins; all else that it has written is done when the graph has run, and the function has not seen
-    it. Where modes are others, or the call cannot be written, the capture serves this process only.
+    at_entry: all that the function could see was then as it is when the frame begins. Where it was not, the cache held
+    the result before, and has to hold it there. Where the call cannot be written, the capture serves this process only.
     """
     given = [argument_of(vm, value) for value in (*args, *named.values())]
     plain = type(found) in CONSTANTS and is_plain(found) and all(each is not NOWHERE for each in given)
-    if switched or not (plain and keeps_results(entity.real)) or entity.source is None:
+    if not plain or entity.source is None:
         vm.of_process[RESULT] = None
         return
-    place = vm.position()
+    place, line = vm.position(), line_of(vm.frames)
     pairs = tuple(zip(named, given[len(args) :], strict=True))
     position = None if place is None else tuple(place)
-    vm.cached_calls.append(CachedCall(entity.source, tuple(given[: len(args)]), pairs, found, guarded, position))
+    module = "" if line is None else line[0].module
+    vm.cached_calls.append(
+        CachedCall(entity.source, tuple(given[: len(args)]), pairs, found, at_entry, position, module)
+    )
 
 
 NOWHERE = object()

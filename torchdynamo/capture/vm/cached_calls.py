@@ -7,11 +7,16 @@ well: its effects are the program's, its result is kept for other callers, and i
 from __future__ import annotations
 
 import functools
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchdynamo import _native
+from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.wrap import CONSTANTS
+from torchdynamo.core.call_sites import Call
 from torchdynamo.core.source import Guard, Position, Source
+from torchdynamo.hook.compile_lock import lent
 
 CACHED: Any = functools._lru_cache_wrapper
 
@@ -23,8 +28,16 @@ class CachedCall(NamedTuple):
     args: tuple[Any, ...]
     named: tuple[tuple[str, Any], ...]
     result: Any
-    guarded: bool  # a guard says that the cache holds the result
+    at_entry: bool  # all that the function could see was then as it is when the frame begins
     position: tuple[Any, ...] | None
+    module: str  # that has the position
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two arguments are the same: sources by identity, constants by value, with 0.0 and -0.0 apart."""
+    if type(one) is tuple and type(other) is tuple and len(one) == len(other):
+        return all(map(same, one, other))
+    return one is other or (type(one) is type(other) and type(one) in CONSTANTS and repr(one) == repr(other))
 
 
 def keeps_results(function: Any) -> bool:
@@ -32,21 +45,169 @@ def keeps_results(function: Any) -> bool:
     return type(function) is CACHED and CACHED.cache_info(function)[2] != 0
 
 
-def guard_of_result(function: Any, source: Source, args: tuple[Any, ...], position: Position | None) -> Guard | None:
+def key_of(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Return the key under which a function keeps the result for these arguments, as `functools` makes it.
+
+    MISSING if it cannot be told. Raises what the arguments raise when they are asked for their hash.
+    """
+    parameters = getattr(function, "cache_parameters", None)
+    if parameters is None:  # made by hand, not by `lru_cache`
+        return MISSING
+    other = functools.lru_cache(None, parameters()["typed"])(nothing)
+    other(*args, **named)
+    return next(iter(_native.cache_of(other) or ()), MISSING)
+
+
+def nothing(*args: Any, **named: Any) -> None:
+    """Do nothing."""
+
+
+def holds(function: Any, key: Any) -> bool:
+    """Return whether a function is known to keep a result under a key."""
+    cache = _native.cache_of(function)
+    return cache is not None and key is not MISSING and key in cache
+
+
+def guard_of_result(function: Any, source: Source, key: Any, position: Position | None) -> Guard | None:
     """Return the guard that a cache still holds a result: eager would call the function again after it was cleared.
 
     None where no guard can tell.
     """
     cache = _native.cache_of(function)
-    key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else args
-    if cache is None or not all(type(arg) in CONSTANTS for arg in args) or key not in cache:
+    if cache is None or not holds(function, key):
         return None
-    held = cache[key]
+    held, finder = cache[key], Finder(key)
+    assert finder in cache
+    kept = held_weakly(finder.found)
+    if kept is MISSING:
+        return None
     kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
-    return Guard(Source("key", Source("cache", source), key), kind, held, position)
+    if holds_objects(kept):
+        return Guard(Source("asked", source, look_up(KeyOfObjects(kept))), kind, held, position)
+    return Guard(Source("key", Source("cache", source), kept), kind, held, position)
+
+
+class Finder:
+    """A key that finds the one in a dict that equals it."""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.found: Any = MISSING
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        if self.key != other:
+            return False
+        self.found = other
+        return True
+
+
+class WeakKey(weakref.ref[Any]):
+    """Stands in a key for an object that it does not hold."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj)  # type: ignore[call-arg]
+        self.number = hash(obj)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is WeakKey and self() is other() is not None)
+
+
+class KeyOfObjects:
+    """Finds a key with objects in a cache, by their identity, and asks none of them what it equals."""
+
+    __slots__ = ("number", "parts")
+
+    def __init__(self, parts: Any) -> None:
+        self.parts, self.number = parts, hash(parts)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self.parts == other.parts if type(other) is KeyOfObjects else is_at(self.parts, other)
+
+
+def is_at(part: Any, found: Any) -> bool:
+    """Return whether what `held_weakly` has made of a part of a key stands for this one."""
+    if type(part) is WeakKey:
+        return found is part() is not None
+    if type(part) is not type(found):
+        return type(part) in CONSTANTS and type(found) in CONSTANTS and bool(part == found)
+    if type(part) is tuple:
+        return len(part) == len(found) and all(map(is_at, part, found))
+    return part is found or bool(part == found)
+
+
+@functools.lru_cache(None)
+def look_up(key: KeyOfObjects) -> Callable[[Any], Any]:
+    """Return what looks for a result under a key with objects, which native guards do not compare."""
+
+    def result(function: Any) -> Any:
+        cache = _native.cache_of(function)
+        return MISSING if cache is None else cache.get(key, MISSING)
+
+    return result
+
+
+LOOKS_UP = look_up(KeyOfObjects(())).__code__
+
+
+def holds_objects(key: Any) -> bool:
+    """Return whether there are objects in a key that are found by identity."""
+    return any(map(holds_objects, key)) if type(key) is tuple else key is KEYWORDS or type(key) not in CONSTANTS
+
+
+def held_weakly(key: Any) -> Any:
+    """Return an equal of a key in a cache that keeps no object of the program alive; MISSING if there is none."""
+    if type(key) is tuple:
+        parts = tuple(map(held_weakly, key))
+        return MISSING if any(part is MISSING for part in parts) else parts
+    if type(key) in CONSTANTS or key is KEYWORDS or is_constant(key):
+        return key
+    try:
+        return WeakKey(key)
+    except TypeError:
+        return MISSING
+
+
+def is_constant(key: Any) -> bool:
+    """Return whether a part of a key is a named tuple or a frozenset of constants."""
+    cls: Any = type(key)
+    base: Any = frozenset if cls is frozenset else tuple
+    if not isinstance(key, base) or cls.__hash__ is not base.__hash__ or cls.__eq__ is not base.__eq__:
+        return False
+    return all(type(item) in CONSTANTS for item in base.__iter__(key))
+
+
+# What stands between the arguments by position and those by name, in a key.
+KEYWORDS = key_of(functools.lru_cache(nothing), (), {"name": None})[0]
+
+
+def ask(function: Any, args: Sequence[Any], named: Mapping[str, Any], call: Call) -> Any:
+    """Call a function with a cache while a frame is compiled. Other threads that it waits for need not wait for us.
+
+    call: makes the call, from where the program has it. Raises what the function raises.
+    """
+    with lent():
+        return call(function, args, named)
 
 
 def is_of_result(guard: Guard) -> bool:
     """Return whether a guard says that a cache still holds a result."""
-    base = guard.source.base
-    return guard.source.how == "key" and base is not None and base.how == "cache"
+    return cache_asked(guard) is not None
+
+
+def cache_asked(guard: Guard) -> Source | None:
+    """Return the source of the function whose result a guard looks for; None for other guards."""
+    how, base, arg = guard.source.how, guard.source.base, guard.source.arg
+    if how == "asked" and arg.__code__ is LOOKS_UP:
+        return base
+    return base.base if how == "key" and base is not None and base.how == "cache" else None
