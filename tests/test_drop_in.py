@@ -58,6 +58,21 @@ def test_functions_and_decorators() -> None:
     assert type(torch.compile(adds, backend="eager")) is types.FunctionType
 
 
+@pytest.mark.parametrize("layer", [torch.nn.Linear(3, 3), torch.nn.Softmax(dim=0)], ids=["linear", "softmax"])
+def test_layers_of_torch_in_place(layer: torch.nn.Module) -> None:
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    wanted = layer(X)
+    with torchdynamo.install():
+        layer.compile(backend=backend)
+    assert torch.equal(layer(X), wanted)
+    assert len(graphs) == 1
+
+
 def test_modules_in_place() -> None:
     net = Net()
     wanted = net(X)

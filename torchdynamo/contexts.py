@@ -14,6 +14,7 @@ import torch
 from torchdynamo.capture.vm.interop import is_of_front_end
 from torchdynamo.core import marks
 from torchdynamo.core.policy import is_tensor_method, is_torch_operator
+from torchdynamo.direct import WAY
 from torchdynamo.hook.frames import always_capture, skip_reason
 from torchdynamo.hook.install import Compiled, callback_active, set_eval_frame
 from torchdynamo.optimized_module import OptimizedModule
@@ -115,6 +116,8 @@ class EvalContext:
 def codes_of(fn: Any) -> Iterator[CodeType]:
     """Yield the code objects that a call of a callable runs: its own, and those of functions that it wraps."""
     while fn is not None:
+        if getattr(fn, "__func__", None) in WAY.values():
+            fn = fn.__self__  # nn.Module.compile asks for the call of a module
         called = getattr(type(fn), "forward" if isinstance(fn, torch.nn.Module) else "__call__", None)
         codes = (getattr(each, "__code__", None) for each in (fn, called))
         yield from (code for code in codes if type(code) is CodeType)
