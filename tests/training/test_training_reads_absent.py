@@ -26,6 +26,10 @@ class Plain:
     pass
 
 
+class Made:
+    pass
+
+
 class Low:
     scale = 2.0
 
@@ -49,6 +53,13 @@ def helper(scale: float = 2.0, *, more: float = 1.0) -> float:
     return scale * more
 
 
+def of_one() -> float:
+    """Only one of two objects of a class has the attribute."""
+    one, other = Made(), Made()
+    one.flag = 3.0  # type: ignore[attr-defined]
+    return getattr(other, "flag", 1.0) + one.flag  # type: ignore[attr-defined, no-any-return]
+
+
 def undefined() -> float:
     try:
         return MISSING_NAME  # type: ignore[name-defined, no-any-return]
@@ -66,6 +77,7 @@ READ: dict[str, Callable[[], float]] = {
     "module": lambda: getattr(types, "own_flag", 1.0),
     "sys.modules": lambda: 3.0 if "own_flag" in sys.modules else 1.0,
     "name": undefined,
+    "one object": of_one,
     "metaclass": lambda: WithMeta.scale,
     "callable": lambda: 3.0 if callable(HOLDER) else 1.0,
     "truth": lambda: 3.0 if HOLDER else 1.0,
@@ -102,6 +114,7 @@ class Patch:
             "class of instance": add(Plain, "flag", 4.0),
             "module": add(types, "own_flag", 4.0),
             "sys.modules": lambda: monkeypatch.setitem(sys.modules, "own_flag", types.ModuleType("own_flag")),
+            "one object": add(Made, "flag", 4.0),
             "name": put("MISSING_NAME", 5.0),
             "metaclass": add(WithMeta, "scale", 5.0),
             "callable": add(Plain, "__call__", lambda self: 1),

@@ -77,9 +77,9 @@ class TextOfProgram:
         return is_code(found) and (not isinstance(found, type) or is_of_torch(found))
 
     def is_attribute(self, cls: type, name: str) -> bool:
-        """Return whether objects of a class, which the forward made, have an attribute of their own."""
-        own = [each.attrs for each in self.vm.heap.entities if each.pytype is cls and each.source is None]
-        return bool(own) and all(attrs.get(name, ABSENT) is not ABSENT for attrs in own)
+        """Return whether objects of a class have an attribute of their own, where the backward has looked for it."""
+        own = (each.attrs.get(name, ABSENT) for each in self.vm.heap.entities if each.pytype is cls)
+        return (cls, name) not in self.vm.not_found and any(value is not ABSENT for value in own)
 
     def type_is(self, guard: Guard) -> bool:
         return guard.arg is types.ModuleType or (issubclass(guard.arg, type) and guard.source.how == "pinned")

@@ -80,6 +80,7 @@ def looked_up(vm: Machine, obj: Object, name: str, look: Callable[[], Value | No
     value, failed = or_error(look)
     if value is not None:
         return value
+    vm.not_found.add((cls, name))
     fallback = guarded_slot(vm, cls, "__getattr__")
     if fallback[0] == "model":
         return fallback[1](vm, obj, name)
