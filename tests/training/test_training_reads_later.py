@@ -365,3 +365,16 @@ def test_an_error_on_a_way_that_was_not_captured() -> None:
     for fn in (compiled, FOLLOWED["a branch"], compiled):
         with pytest.raises(ValueError, match="no numbers"):
             derivatives(fn, GIVEN["an error"])
+
+
+@pytest.mark.parametrize("given", ["the usual way", "the other way"])
+def test_a_branch_unpacks_saved_tensors_once(given: str) -> None:
+    """They are unpacked for the captured backward, and not again where that turns out not to hold."""
+    compiled, unpacked = torchdynamo.compile(lambda x: Factorizes.apply(x * 2), backend="eager", fullgraph=True), []
+    compiled(torch.tensor(GIVEN["the usual way"], requires_grad=True))
+    x = torch.tensor(GIVEN[given], requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda each: each, lambda each: unpacked.append(1) or each):
+        result = compiled(x)
+    (found,) = torch.autograd.grad(result, x, torch.ones(2))
+    (wanted,) = torch.autograd.grad(Factorizes.apply(x * 2), x, torch.ones(2))
+    assert torch.equal(found, wanted) and len(unpacked) == 1

@@ -105,7 +105,11 @@ class BackwardAsWritten:
     ) -> None:
         self.cls, self.args, self.results, self.context = cls, args, results, context
         self.facts = facts
-        self.holds: Callable[[], bool] = lambda: False  # whether the facts are true; guards/later.py sets it
+        self.holds: Callable[[], bool] = lambda: False  # whether the facts are true; of no use before `settle`
+
+    def settle(self, holds: Callable[[], bool]) -> None:
+        """Let go of the facts, for a check of them that needs no frame."""
+        self.facts, self.holds = (), holds
 
     def __deepcopy__(self, memo: Any) -> BackwardAsWritten:
         return self

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.fx
@@ -20,9 +21,7 @@ def settle(gm: torch.fx.GraphModule, roots: Roots) -> bool:
     """Have the backwards of a graph check what they have read when they run; return whether one has read anything."""
     found = list(backwards_in(gm))
     for backward in found:
-        facts = complete(backward.facts, roots)
-        backward.facts = ()
-        backward.holds = lambda facts=facts: all(map(is_true, facts))  # type: ignore[misc]
+        backward.settle(functools.partial(are_true, complete(backward.facts, roots)))
     return bool(found)
 
 
@@ -30,6 +29,11 @@ def backwards_in(gm: torch.fx.GraphModule) -> Iterator[BackwardAsWritten]:
     """Yield the backwards that a graph and its bodies may run as they are written."""
     for module in gm.modules():
         yield from (each for each in vars(module).values() if isinstance(each, BackwardAsWritten))
+
+
+def are_true(facts: Sequence[Guard]) -> bool:
+    """Return whether all of these facts are true now."""
+    return all(map(is_true, facts))
 
 
 def is_true(fact: Guard) -> bool:
