@@ -80,6 +80,15 @@ UNCHANGED: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
+    "methods_of_tensors_as_functions": Program(
+        """
+        ADD = torch.Tensor.add
+        def f(x):
+            mean = x.mean().item()
+            return ADD(x, mean), torch.Tensor.__mul__(x, 2), torch.Tensor.clamp_(x.clone(), 0, 1), mean, bool(mean > 1)
+        def args(): return (torch.ones(3) * 2,)
+        """
+    ),
     "assertion": Program(
         """
         rows = torch.nn.Embedding(4, 2)

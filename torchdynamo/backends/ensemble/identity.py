@@ -68,8 +68,12 @@ def _target(node: torch.fx.Node) -> str:
 
 
 def name_of(value: Any) -> str:
-    """Return the name under which a function or class can be imported. Raises HasNoName if there is none."""
-    for owner in (getattr(value, "__module__", None), *_OWNERS):
+    """Return the name under which a function or class can be imported, or a method in C be found in its class.
+
+    Raises HasNoName if there is none.
+    """
+    home = getattr(getattr(value, "__objclass__", None), "__module__", None)
+    for owner in (getattr(value, "__module__", None), home, *_OWNERS):
         for name in (getattr(value, "__qualname__", None), getattr(value, "__name__", None)):
             if isinstance(owner, str) and isinstance(name, str) and _found(owner, name) is value:
                 return f"{owner}.{name}"

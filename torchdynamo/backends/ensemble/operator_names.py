@@ -1,7 +1,7 @@
 """Name the operators that a recorded graph may call. Data can name nothing else, so reading a graph runs nothing else.
 
 A function is an operator if it computes with tensors or numbers alone: those that PyTorch lets tensor subclasses
-override, those that the dispatcher has, arithmetic of `operator` and `math`, and switches of modes.
+override, those that the dispatcher has, methods of tensors, arithmetic of `operator` and `math`, and switches of modes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import math
 import operator
 import re
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +39,7 @@ _C: Any = torch._C
 _NATIVES = (_C._VariableFunctions, _C._nn, _C._linalg, _C._fft, _C._special)
 _FACTORIES = (torch.tensor, torch.as_tensor)
 _OP_NAME = re.compile(r"torch\.ops\.([A-Za-z]\w*)\.([A-Za-z_]\w*)(?:\.([A-Za-z_]\w*))?")
+_METHOD = types.MethodDescriptorType
 _FILE_ARGUMENTS = frozenset({"file", "filename", "path"})
 _SPECIAL_METHODS = frozenset(
     [f"__{name.strip('_')}__" for name in (*_ARITHMETIC, *_IN_PLACE, "getitem", "setitem", "contains", "len")]
@@ -85,10 +87,14 @@ def function_named(name: str) -> Any:
 
 def check_method(name: str) -> str:
     """Return the name of a method of tensors that a recorded graph may call. Raises RecordError for others."""
-    public = not name.startswith("_") and name not in _NO_OPERATORS
-    if (public or name in _SPECIAL_METHODS) and callable(getattr(torch.Tensor, name, None)):
+    if _may_be_called(name) and callable(getattr(torch.Tensor, name, None)):
         return name
     raise RecordError(f"{name!r} is no method of tensors that a recorded graph may call")
+
+
+def _may_be_called(method: str) -> bool:
+    public = not method.startswith("_") and method not in _NO_OPERATORS
+    return public or method in _SPECIAL_METHODS
 
 
 def check_attribute(name: object) -> None:
@@ -126,6 +132,7 @@ def _allowed() -> Iterator[Any]:
         yield from overridable.get(module, ())
     yield from _FACTORIES
     yield from MODE_CHANGES
+    yield from (each for name, each in vars(_C.TensorBase).items() if type(each) is _METHOD and _may_be_called(name))
     for owner in _NATIVES:
         for name in dir(owner):
             op = getattr(torch.ops.aten, name, None)
