@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from copy import copy
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.capture.capture import Capture
@@ -19,6 +19,7 @@ from torchdynamo.codegen.emit import CodeEmitter
 from torchdynamo.core.learned import record
 from torchdynamo.core.source import Roots, Source, local
 
+FIRST_RUN = "setup"  # section of a stored entry
 MOST = 4  # first runs of one function; after so many, set-up never ends, and captures are compiled as usual
 
 
@@ -34,6 +35,15 @@ def raises(entry: Any) -> bool:
     return entry.info.why is not None and entry.info.why.reason == "uncaught exception"
 
 
+class FirstCall(NamedTuple):
+    """What a first run needs to know of its call: names of what it was given, and if compilation waits for the next."""
+
+    arguments: tuple[str, ...]
+    cells: tuple[str, ...]
+    filled: tuple[str, ...]  # arguments that are lists, dicts or sets, and are changed
+    waits: bool
+
+
 class FirstRun:
     """Called by the code of a first run at its end, to compile the function in its new state.
 
@@ -41,16 +51,23 @@ class FirstRun:
     gets others. If the call drops gradients that it used, compilation waits for the next call, which brings new ones.
     """
 
-    def __init__(self, capture: Capture, build: Callable[[CodeType, Roots], Any]) -> None:
-        self.code = weakref.ref(capture.code)  # weak, because the code owns this object
-        roots = capture.machine.roots
-        self.arguments = list(roots.locals)
-        self.cells = list(roots.closure)
-        filled = [entity for entity in capture.changed if type(entity.real) in (list, dict, set)]
-        self.before = {e.source.arg: copy(e.real) for e in filled if e.source is not None and e.source.how == "local"}
+    def __init__(self, code: CodeType, call: FirstCall, roots: Roots, build: Callable[[CodeType, Roots], Any]) -> None:
+        """Make the object before the call. build: returns an entry for the function in its new state."""
+        self.code = weakref.ref(code)  # weak, because the code owns this object
+        self.call = call
+        self.before = {name: copy(roots.locals[name]) for name in call.filled}
         self.build = build
-        self.waits = spends_gradients(capture.machine)
         self.entry: Any = None
+
+    @classmethod
+    def of(cls, capture: Capture, build: Callable[[CodeType, Roots], Any]) -> FirstRun:
+        """Return the first run of what has been captured."""
+        roots = capture.machine.roots
+        filled = [entity.source for entity in capture.changed if type(entity.real) in (list, dict, set)]
+        names = dict.fromkeys(each.arg for each in filled if each is not None and each.how == "local")
+        waits = spends_gradients(capture.machine)
+        call = FirstCall(tuple(roots.locals), tuple(roots.closure), tuple(names), waits)
+        return cls(capture.code, call, roots, build)
 
     def __call__(self, globals: Any, builtins: Any, *objects: Any) -> None:
         code, entry = self.code(), self.entry
@@ -60,12 +77,12 @@ class FirstRun:
         try:
             self.entry = None
             _native.drop_entry(code, entry)
-            if self.waits:
+            if self.call.waits:
                 return
-            count = len(self.arguments)
-            arguments = dict(zip(self.arguments, objects[:count], strict=True)) | self.before
+            count = len(self.call.arguments)
+            arguments = dict(zip(self.call.arguments, objects[:count], strict=True)) | self.before
             self.before = {}
-            cells = dict(zip(self.cells, objects[count:], strict=True))
+            cells = dict(zip(self.call.cells, objects[count:], strict=True))
             again = self.build(code, Roots(arguments, globals, builtins, cells))
             if again is not None and raises(again):
                 record(code).first_runs = MOST
@@ -79,9 +96,9 @@ class FirstRun:
         emit.function(self)
         emit.source(Source("globals"))
         emit.source(Source("builtins"))
-        for name in self.arguments:
+        for name in self.call.arguments:
             emit.source(local(name))
-        for name in self.cells:
+        for name in self.call.cells:
             emit.source(Source("closure", None, name))
-        emit.op("CALL", (2 + len(self.arguments) + len(self.cells), ()))
+        emit.op("CALL", (2 + len(self.call.arguments) + len(self.call.cells), ()))
         emit.op("POP")

@@ -212,7 +212,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
                 again = bool(entries_of(code, compiler.owner_id))
                 with events.timing(), progress.shown(code), ranges.compiling(code, again):
                     key = warm_start.key_if_used(code, roots, compiler)
-                    made = warm_start.find(key, code, roots, compiler, started)
+                    made = warm_start.find(key, code, roots, compiler, started, functools.partial(settle, compiler))
                     if made is None:
                         made = build_entry(code, roots, compiler, started, key)
                 budget.took(code, compiler.owner_id, time.perf_counter() - started)
@@ -295,7 +295,7 @@ def entry_of(
         return None
     backend, settling = compiler.backend, None
     if first and self_invalidation.undoes_itself(captured, resume.own_cell_names(code)) and not is_endless_setup(code):
-        settling = FirstRun(captured, functools.partial(settle, compiler))
+        settling = FirstRun.of(captured, functools.partial(settle, compiler))
         backend, draft = decline_graph, codegen.draft(captured, lambda: found.draft.rerun is not None, settling.emit)
     graph_id = next_graph_id(code)
     with torch_compat.without_saved_tensor_hooks(), ranges.phase(code, "graph"):
@@ -319,16 +319,16 @@ def entry_of(
     begun = {"local": (name, graph)} if graph else {}
     entry = _native.Entry(new_code, program, owner_id=compiler.owner_id, info=record, **begun)
     budget.spent(code, compiler.owner_id, operators)
-    if settling is not None:
-        settling.entry = entry
-        storing.pass_over(key, code)
-        return entry
     pure = draft.does_nothing_else
     at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)
     new = storing.NewEntry(
-        *(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why, at_call)
+        *(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why, at_call),
+        first_run=settling,
     )
     stored = storing.keep(key, new)
+    if settling is not None:
+        settling.entry = entry
+        return entry
     varying = number_inputs(captured.machine.numbers_in, builder.numbers.bounds)
     again = "" if failed is None else recompile_text(code, failed, varying, guards, constant)
     if failed is not None:
@@ -365,8 +365,9 @@ def settle(compiler: Compiler, code: CodeType, roots: Roots) -> Any:
         return None
     try:
         with interrupts.deferred():
-            key = warm_start.key_if_used(code, roots, compiler)
-            return build_entry(code, roots, compiler, time.perf_counter(), key, first=False)
+            started, key = time.perf_counter(), warm_start.key_if_used(code, roots, compiler)
+            found = warm_start.find(key, code, roots, compiler, started)
+            return found or build_entry(code, roots, compiler, started, key, first=False)
     except Exception:
         if config.verbose:
             traceback.print_exc()

@@ -25,6 +25,7 @@ from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import Written
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import RecordError
+from torchdynamo.first_run import FIRST_RUN, FirstRun
 from torchdynamo.graph_compilation import CalledGraph
 from torchdynamo.hook import interrupts
 from torchdynamo.report import explain
@@ -47,6 +48,12 @@ class NewEntry(NamedTuple):
     operators: int
     why: Why | None
     at_call: bool  # it ends before a call that leads to where capture ends
+    first_run: FirstRun | None  # of a frame that sets something up, and runs as it was captured
+
+    @property
+    def backend_name(self) -> str:
+        """The backend that has made the graph."""
+        return "eager" if self.first_run is not None else str(self.compiler.backend_name)
 
 
 def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
@@ -62,15 +69,9 @@ def keep(key: keys.FrameKey | None, entry: NewEntry) -> str:
     return ""
 
 
-def pass_over(key: keys.FrameKey | None, code: CodeType) -> None:
-    """Record that a first run is not stored. key: None for one of which something else is told."""
-    if mode() == "on" and key is not None:
-        tell(code, f"{notes.NOT_STORED}: this call sets something up, so what was captured serves it alone")
-
-
 def write(key: keys.FrameKey, entry: NewEntry) -> None:
     """Write a new entry to the store, or see to it that this happens. Raises NotStorable, OSError or Untrusted."""
-    made, gm, backend = entry.called.made, entry.called.module, entry.compiler.backend_name
+    made, gm, backend = entry.called.made, entry.called.module, entry.backend_name
     places.made_private(places.folder())  # what cannot be stored is told before all the rest, which takes longer
     if gm is None:
         save(key.name, checked_sections(key, entry), {})
@@ -115,7 +116,7 @@ def outlook(entry: NewEntry) -> str:
         if is_there(key, entry):
             return "in the store"
         if "graph" in sections:
-            compiled.dump_compiled(entry.called.made, entry.called.module, entry.compiler.backend_name)
+            compiled.dump_compiled(entry.called.made, entry.called.module, entry.backend_name)
     except NotYetStorable as error:
         return f"not in the store; to be stored later: {error}"
     except NotStorable as error:
@@ -165,7 +166,9 @@ def checked_sections(key: keys.FrameKey, entry: NewEntry) -> dict[str, bytes]:
     """Return an entry as the sections of a file, without what its backend has made. Raises NotStorable."""
     sections, known = written_sections(entry)
     sections["why"] = about(key, entry)
-    check(sections, entry.code, entry.roots, entry.guards)
+    if entry.first_run is not None:
+        sections[FIRST_RUN] = json.dumps(entry.first_run.call).encode()
+    check(sections, entry)
     if entry.called.module is not None:
         sites = entry.captured.machine.builder.call_sites
         sections["graph"] = graphs.dump_graph(entry.called.module, sites, [entry.code, *known])
@@ -205,6 +208,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         cached_calls=tuple(vm.cached_calls),
         operators={} if gm is None else custom_operators(gm),
         targets={} if gm is None else graphs.targets_of(compiled.graphs_of(called.made, gm)),
+        first_run=entry.first_run,
     )
     sections, known = frames.dump(frame)
     uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)
@@ -231,14 +235,14 @@ def about(key: keys.FrameKey, entry: NewEntry) -> bytes:
     return json.dumps(found).encode()
 
 
-def check(sections: dict[str, bytes], code: CodeType, roots: Roots, guards: list[Guard]) -> None:
+def check(sections: dict[str, bytes], entry: NewEntry) -> None:
     """Read an entry back for the frame that it was made for. Raises NotStorable if that says something else."""
     try:
-        frame = frames.LoadedFrame(sections, code, roots)
-        if not frames.agree(frame.guards, guards):
+        frame = frames.LoadedFrame(sections, entry.code, entry.roots)
+        if not frames.agree(frame.guards, entry.guards):
             raise NotStorable("its guards say something else when they are read back")
         frame.verified(calls=False)  # capture has just made them
-        frame.written(frame.call.name, frame.rerun())
+        frame.written(frame.call.name, frame.rerun(), entry.first_run)
     except Unresolved as error:
         raise NotStorable(f"{error}, when it is read back") from None
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -37,6 +38,7 @@ from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Roots
 from torchdynamo.errors import RecordError, TorchDynamoWarning
+from torchdynamo.first_run import FIRST_RUN, FirstCall, FirstRun, is_endless_setup
 from torchdynamo.graph.modes import Modes
 from torchdynamo.graph_compilation import callable_graph, next_graph_name
 from torchdynamo.guards.explain import Guards
@@ -133,12 +135,22 @@ MARKS = (
 )
 
 
-def find(key: keys.FrameKey | None, code: CodeType, roots: Roots, compiler: Any, started: float) -> Any:
-    """Return an entry for a frame that another process has stored, and whose guards hold; None if there is none."""
+def find(
+    key: keys.FrameKey | None,
+    code: CodeType,
+    roots: Roots,
+    compiler: Any,
+    started: float,
+    build: Callable[[CodeType, Roots], Any] | None = None,
+) -> Any:
+    """Return an entry for a frame that another process has stored, and whose guards hold; None if there is none.
+
+    build: compiles the frame again when its call has set something up; None for no entry that does.
+    """
     if key is None:
         return None
     try:
-        found = (read(path, root, code, roots, compiler, started) for root, path in stored(key, code))
+        found = (read(path, root, code, roots, compiler, started, build) for root, path in stored(key, code))
         return next((entry for entry in found if entry is not None), None)
     except NotYet:
         raise
@@ -161,14 +173,25 @@ def stored(key: keys.FrameKey, code: CodeType) -> Iterator[tuple[Path, Path]]:
             complain(code, root, "trust", str(error))
 
 
-def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, started: float) -> Any:
+def read(
+    path: Path,
+    root: Path,
+    code: CodeType,
+    roots: Roots,
+    compiler: Any,
+    started: float,
+    build: Callable[[CodeType, Roots], Any] | None,
+) -> Any:
     """Return the entry in a file if its guards hold for a frame; None if they do not, or if the file is damaged."""
     try:
         sections = files.unpacked(places.contents(path))
+        if build is None and FIRST_RUN in sections:
+            return None
         frame = frames.LoadedFrame(sections, code, roots)
         program = frame.verified()
+        first_run = first_run_of(frame, sections.get(FIRST_RUN), build)
         graph_id, failed = next_graph_id(code), what_failed(code, compiler.owner_id, roots)
-        entry = entry_of(frame, program, sections, root, compiler, graph_id)
+        entry = entry_of(frame, program, sections, root, compiler, graph_id, first_run)
     except Unresolved as error:
         tell(code, f"{notes.NO_FIT}: {error}")
         return None
@@ -188,6 +211,10 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
     except (RecordError, *compiled.FAULTS) as error:
         complain(code, root, "damage", f"{path} cannot be read ({type(error).__name__}: {error})")
         return None
+    touch(path)
+    if first_run is not None:
+        first_run.entry = entry
+        return entry
     again = "" if failed is None else recompile_text(code, failed, [], frame.guards, None)
     if failed is not None:
         tell_again(code, failed, again, roots, compiler.dynamic)
@@ -196,12 +223,31 @@ def read(path: Path, root: Path, code: CodeType, roots: Roots, compiler: Any, st
         *(code, graph_id, compiler.backend_name, entry, started, operators, (), again, at_call, "in the store"),
         loaded=True,
     )
-    touch(path)
     return entry
 
 
+def first_run_of(
+    frame: frames.LoadedFrame, data: bytes | None, build: Callable[[CodeType, Roots], Any] | None
+) -> FirstRun | None:
+    """Return what compiles a frame again once its call has set something up; None if it sets up nothing.
+
+    Raises Unresolved for a function that does so in each call.
+    """
+    if data is None or build is None:
+        return None
+    if is_endless_setup(frame.code):
+        raise Unresolved("it sets something up, as other calls have done")
+    return FirstRun(frame.code, FirstCall(*json.loads(data)), frame.roots, build)
+
+
 def entry_of(
-    frame: frames.LoadedFrame, program: Any, sections: dict[str, bytes], root: Path, compiler: Any, graph_id: GraphId
+    frame: frames.LoadedFrame,
+    program: Any,
+    sections: dict[str, bytes],
+    root: Path,
+    compiler: Any,
+    graph_id: GraphId,
+    first_run: FirstRun | None,
 ) -> Any:
     """Return the entry of a frame whose guards hold."""
     code, call = frame.code, frame.call
@@ -213,7 +259,7 @@ def entry_of(
     if name:
         gm = graphs.StoredGraph(sections["graph"], frame.targets)
         graph = graph_of(frame, gm, name, sections["backend"], root, compiler, rerun, graph_id)
-    items = frame.written(name, rerun)
+    items = frame.written(name, rerun, first_run)
     made = Written(items, frame.variables).assembled(code)
     bound = frame.bound[call.bound_inputs :]
     info = CompiledEntry(

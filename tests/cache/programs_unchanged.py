@@ -241,6 +241,27 @@ UNCHANGED: dict[str, Program] = {
         def reset(): counter.log.clear()
         """
     ),
+    "sets_itself_up": Program(
+        """
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.grid, self.tables, self.kind = None, {}, "sparse"
+            def forward(self, x, seen):
+                if self.grid is None:
+                    self.grid = torch.arange(3) * 2.0
+                if "cpu" not in self.tables:
+                    self.tables["cpu"] = x.sin()
+                if self.kind == "sparse" and len(x) < 10:
+                    self.kind = "full"
+                seen.append(len(x))
+                return x * self.grid + self.tables["cpu"], self.kind
+        f = Net()
+        def reset(): f.__init__()
+        def args(): return torch.ones(3), []
+        def after(result): return f(torch.ones(3) * 2, []), list(f.tables), f.kind
+        """
+    ),
     "autocast": Program(
         """
         def f(x):

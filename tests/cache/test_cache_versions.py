@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import torchdynamo
-from torchdynamo import events
+from torchdynamo import events, pipeline
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -190,3 +190,52 @@ def test_reports_logs_and_records_are_as_of_a_capture(tmp_path: Path, caplog: py
     with torchdynamo.record(tmp_path / "recorded"):
         torchdynamo.compile(with_a_break, backend="eager", dynamic=False)(torch.ones(2), 2)
     assert len(list((tmp_path / "recorded").iterdir())) == 2
+
+
+class Table(torch.nn.Module):
+    """Sets itself up for each size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[int, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor, seen: list[int]) -> torch.Tensor:
+        seen.append(len(x))
+        if len(x) not in self.tables:
+            self.tables[len(x)] = torch.arange(len(x)) + x[0]
+        return x * self.tables[len(x)]
+
+
+def called(model: torch.nn.Module, calls: int) -> list[Any]:
+    found, seen = [], []
+    for call in range(calls):
+        given: list[int] = []
+        found.append(model(torch.ones(3) * (call + 1), given).tolist())
+        seen.append(given)
+    return [found, seen]
+
+
+def test_a_call_that_sets_something_up_is_found_with_what_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called(torchdynamo.compile(Table(), backend="eager"), 1) == called(Table(), 1)
+    torchdynamo.reset()
+    monkeypatch.setattr(pipeline, "follow", lambda *args: pytest.fail("something is captured"))
+    model = torchdynamo.compile(Table(), backend="eager")
+    assert called(model, 3) == called(Table(), 3)
+    assert [event.stored for event in events.recent() if event.kind == "compile"] == ["hit"]
+
+
+def test_a_call_that_sets_something_up_runs_as_captured_under_any_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called(torchdynamo.compile(Table(), backend="aot_eager"), 2) == called(Table(), 2)
+    torchdynamo.reset()
+    monkeypatch.setattr(pipeline, "follow", lambda *args: pytest.fail("something is captured"))
+    assert called(torchdynamo.compile(Table(), backend="aot_eager"), 2) == called(Table(), 2)
+
+
+def test_set_up_without_end_is_compiled_as_it_is_found() -> None:
+    for _ in range(3):
+        torchdynamo.reset()
+        compiled = torchdynamo.compile(lambda model, x, seen: model(x, seen), backend="eager")
+        for _ in range(7):
+            model, given = Table(), []
+            assert compiled(model, torch.ones(3), given).tolist() == [1, 2, 3]
+            assert given == [3] and model.tables[3].tolist() == [1, 2, 3]

@@ -1,7 +1,8 @@
 """Write what a compiled frame is as the sections of a file, and read it for another frame.
 
 Sections: `values`, `parts`, `facts`, `sources` and `places` are the tables of rows.py; `guards` are rows; `frame` is
-the replacement code and how it calls its graph; `graph` the graph as it was captured; `backend` what was made of it.
+the replacement code and how it calls its graph; `graph` the graph as it was captured; `backend` what was made of it;
+`setup` what is known of a call that sets something up.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class StoredFrame(NamedTuple):
     cached_calls: Sequence[CachedCall] = ()
     operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
     targets: Mapping[str, Any] = MappingProxyType({})  # functions that its graph calls, by their names there
+    first_run: Any = None  # what compiles the function again once this call has set something up
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
@@ -91,7 +93,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     bound = array("I", [writer.source(source) for source in frame.bound])
     graph = frame.call.name
     left = frame.why.reason if frame.why is not None else resume.LOOP
-    items = plain_items(frame.items, EntryWriter(users, left), graph)
+    items = plain_items(frame.items, EntryWriter(users, left, frame.first_run), graph)
     code = [users, *(obj for obj, _ in writer.held if type(obj) is CodeType)]
     content = (
         tuple(frame.call._replace(name=GRAPH if graph else "")),
@@ -124,16 +126,18 @@ def is_of_itself(guard: Guard) -> bool:
 class EntryWriter:
     """Names what belongs to an entry among the constants of its code."""
 
-    def __init__(self, users: CodeType, left: str) -> None:
+    def __init__(self, users: CodeType, left: str, first_run: Any) -> None:
         """Make the writer. users: the code of the frame as the user wrote it. left: why continuations are not captured
-        that go on in a loop.
+        that go on in a loop. first_run: what the code calls at its end, if it sets something up.
         """
-        self.left = left
+        self.left, self.first_run = left, first_run
         self.own = {id(const): at for at, const in enumerate(users.co_consts) if type(const) in (str, bytes, tuple)}
 
     def __call__(self, obj: Any) -> tuple[str, Any] | None:
         if id(obj) in self.own:
             return "own", self.own[id(obj)]
+        if self.first_run is not None and obj is self.first_run:
+            return "first run", ()
         if type(obj) is _native.AsWritten:
             return "as written", ()
         if type(obj) is MethodType and isinstance(obj.__self__, Bailout):
@@ -156,11 +160,12 @@ class EntryWriter:
 class EntryReader:
     """Makes what belongs to an entry."""
 
-    def __init__(self, code: CodeType, rerun: Bailout | None) -> None:
-        """Make the reader. rerun: what runs the frame as written."""
+    def __init__(self, code: CodeType, rerun: Bailout | None, first_run: Any) -> None:
+        """Make the reader. rerun: what runs the frame as written. first_run: what it calls once it is set up."""
         self.code = code
         self.users = resume.origin(code).code
         self.rerun = rerun
+        self.first_run = first_run
 
     def __call__(self, name: str, content: Any) -> Any:
         return _MADE[name](self, content)
@@ -179,6 +184,12 @@ class EntryReader:
         code, place = content
         return outline.part(code, outline.PartPlace(*place)).code
 
+    def after_setup(self) -> Callable[..., None]:
+        if self.first_run is None:
+            raise Malformed("the frame sets nothing up")
+        made: Callable[..., None] = self.first_run
+        return made
+
     def after_rerun(self) -> Callable[[], None]:
         if self.rerun is None:
             raise Malformed("the frame does not run as written")
@@ -192,6 +203,7 @@ class EntryReader:
 _MADE: dict[str, Callable[[EntryReader, Any], Any]] = {
     "as written": lambda reader, content: _native.AsWritten(reader.code),
     "after rerun": lambda reader, content: reader.after_rerun(),
+    "first run": lambda reader, content: reader.after_setup(),
     "own": EntryReader.own,
     "continuation": EntryReader.continuation,
     "part": EntryReader.part,
@@ -281,9 +293,9 @@ class LoadedFrame:
         """Return what runs the frame as written if its graph raises."""
         return None if self.call.rerun is None else Bailout.again(self.code, *self.call.rerun)
 
-    def written(self, graph: str, rerun: Bailout | None) -> list[Item]:
+    def written(self, graph: str, rerun: Bailout | None, first_run: Any) -> list[Item]:
         """Return the instructions of the code. graph: the name of the variable that holds the graph."""
-        items = items_of(self.items, EntryReader(self.code, rerun))
+        items = items_of(self.items, EntryReader(self.code, rerun, first_run))
         renamed(items, self.call.name, graph)
         self.variables = [graph if name == self.call.name and name else name for name in self.variables]
         return items
