@@ -367,6 +367,10 @@ HASHES: dict[str, Program] = {
     ),
     "sorted_key": Program("def f(x): return x * len(sorted(('aa', 'b', 'cccc'), key=hash)[0])\n" + X),
     "order_of_names": Program("def f(x): return x, list(set(NAMES))\nNAMES = ['first', 'second', 'first']\n" + X),
+    "orders_of_pairs": Program(
+        "def f(x): return x, [list(set(each)) for each in NAMES], list(set(set(NAMES[0])))\n"
+        "NAMES = [[f'name {n}', f'other {n}', 'third'][: 2 + n % 2] for n in range(50)]\n" + X
+    ),
     "order_after_taking_away": Program(
         "def f(x):\n    s = set(NAMES)\n    s.discard('third')\n    s.add('fourth')\n    return x, list(s)\n"
         "NAMES = ['third', 'first', 'second']\n" + X

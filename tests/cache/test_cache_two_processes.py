@@ -65,7 +65,7 @@ def test_another_seed_of_hashes_gives_its_own_result(
 
 def test_the_same_seed_of_hashes_puts_sets_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "1")
-    names = ("order_of_names", "order_of_a_set_that_was_there")
+    names = ("order_of_names", "orders_of_pairs", "order_of_a_set_that_was_there")
     _, second = twice(tmp_path, {name: HASHES[name] for name in names})
     assert [(second[name].equal, second[name].hits) for name in names] == [(True, 1)] * len(names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import traceback
 import weakref
@@ -15,6 +16,7 @@ import torch
 
 import torchdynamo
 from torchdynamo import events, pipeline
+from torchdynamo.cache.store import frames
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -239,3 +241,23 @@ def test_set_up_without_end_is_compiled_as_it_is_found() -> None:
             model, given = Table(), []
             assert compiled(model, torch.ones(3), given).tolist() == [1, 2, 3]
             assert given == [3] and model.tables[3].tolist() == [1, 2, 3]
+
+
+SHARING = next(pair for pair in itertools.combinations("abcdefghij", 2) if len({hash(each) & 7 for each in pair}) == 1)
+"""Two names that have the same place in the table of a set."""
+
+
+@pytest.mark.parametrize("names", [SHARING, SHARING[::-1]], ids=["one way", "the other way"])
+def test_order_of_a_set_counts_whose_names_share_a_place(
+    names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        for each in set(names):
+            x = x * 2 + ord(each)
+        return x
+
+    assert calls(fn, size(3)) == (0, 1)
+    assert [event.text for event in events.recent() if event.kind == "cache"] == []
+    assert calls(fn, size(3)) == (1, 0)
+    monkeypatch.setattr(frames, "is_order_of_hashes", lambda given, keys: False)
+    assert calls(fn, size(3))[0] == 0

@@ -75,7 +75,7 @@ class StoredFrame(NamedTuple):
     call: GraphFacts
     why: Why | None
     answers: Sequence[RegistryAnswer] = ()
-    set_orders: Sequence[tuple[int, tuple[Any, ...]]] = ()
+    set_orders: Sequence[tuple[int | tuple[Any, ...], tuple[Any, ...]]] = ()
     cached_calls: Sequence[CachedCall] = ()
     operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
     targets: Mapping[str, Any] = MappingProxyType({})  # functions that its graph calls, by their names there

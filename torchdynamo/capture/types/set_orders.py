@@ -111,6 +111,8 @@ def record_update(
         if given is None:
             entity.payload = None
         elif order is not None:
+            if isinstance(given, (set, frozenset)):  # whose own order is that in which its keys are added
+                vm.heap.in_turn = [each for each in vm.heap.in_turn if each is not order]
             getattr(order, method)(given)
             if not united:
                 vm.heap.thinned.append(order)

@@ -85,10 +85,17 @@ def fresh(vm: Machine, cls: type, items: Items, order: set[Any] | None) -> Objec
     return vm.new(cls, items, payload=order)
 
 
+def empty(vm: Machine, cls: type) -> Object:
+    """Make an empty set of the frame."""
+    order: set[Any] = set()
+    vm.heap.in_turn.append(order)
+    return fresh(vm, cls, {}, order)
+
+
 @BUILD_SET.register(set)
 def build(vm: Machine, values: Iterable[Value]) -> Object:
     """Make a set of values, put in one after the other."""
-    made = fresh(vm, set, {}, set())
+    made = empty(vm, set)
     for value in values:
         add(vm, made, value)
     return made
@@ -262,7 +269,7 @@ def copy(vm: Machine, self: Object) -> Value:
 def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     if cls.obj is set and kwargs:
         raise vm.error(TypeError, "set() takes no keyword arguments")
-    return fresh(vm, cls.obj, {}, set())
+    return empty(vm, cls.obj)
 
 
 @models(set, "__init__")

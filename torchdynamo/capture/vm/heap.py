@@ -129,8 +129,10 @@ class Heap:
         self.entities: list[Entity] = []
         self.by_id: dict[int, Object] = {}
         self.of_process: dict[str, None] = {}  # what the capture rests on that is so in this process only
-        self.set_orders: dict[tuple[int, tuple[Any, ...]], None] = {}  # seen: size of the set's table, keys in order
+        # Seen: the size of the set's table, or its keys as they were added, and its keys in order.
+        self.set_orders: dict[tuple[int | tuple[Any, ...], tuple[Any, ...]], None] = {}
         self.thinned: list[set[Any]] = []  # from which something was taken: places in the table may not be used again
+        self.in_turn: list[set[Any]] = []  # that were empty, and to which keys were added one after the other
         self.literals: list[frozenset[Any]] = []  # what sets were filled with at once, in an order of its own
 
     def new(self, pytype: type, *, items: Any = None, born: int = 0, payload: object = None) -> Object:

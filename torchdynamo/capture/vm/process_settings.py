@@ -70,17 +70,31 @@ def note_order(heap: Heap, keys: Iterable[Any], order: Iterable[Any] = ()) -> No
     """Note that the capture rests on the order of a set of these keys. order: a real set, where there is one."""
     if all(map(hashes_alike, keys)):
         return
-    size = size_of_table(order) if type(order) is set and all(order is not each for each in heap.thinned) else 0
     seen = tuple(order)
-    if (
-        size
+    known = (
+        type(order) is set
         and len(seen) <= FEW
-        and all(type(key) in HASHED_BY_VALUE for key in seen)
-        and is_order_of_hashes(size, seen)
-    ):
-        heap.set_orders[size, seen] = None
-    else:
+        and all(type(key) in HASHED_BY_VALUE and key == key for key in seen)
+        and all(order is not each for each in heap.thinned)
+    )
+    given = what_decides(heap, tuple(keys), order, seen) if known else None
+    if given is None:
         heap.of_process[HASH_SEED] = None
+    else:
+        heap.set_orders[given, seen] = None
+
+
+def what_decides(heap: Heap, keys: tuple[Any, ...], order: Any, seen: tuple[Any, ...]) -> int | tuple[Any, ...] | None:
+    """Return what decides the order of a set besides hashes: how its keys were added, or its size if each has a place
+    of its own; None if that is not known.
+
+    keys: in the order in which they were added, if it was in turn.
+    """
+    size = size_of_table(order)
+    in_turn = size == SMALLEST and any(order is each for each in heap.in_turn)
+    if in_turn and is_order_of_hashes(keys, seen):
+        return keys
+    return size if is_order_of_hashes(size, seen) else None
 
 
 FEW = 3  # keys that another seed often puts in the same order
@@ -95,12 +109,18 @@ EMPTY, ENTRY, SMALLEST = set.__sizeof__(set()), 16, 8
 HASHED_BY_VALUE = frozenset({str, bytes, int, float, bool})
 
 
-def is_order_of_hashes(size: int, keys: Iterable[Any]) -> bool:
-    """Return whether hashes put these keys into a table of this size in this order, each in a place of its own.
+def is_order_of_hashes(given: int | tuple[Any, ...], keys: Iterable[Any]) -> bool:
+    """Return whether hashes put these keys into a table in this order.
 
-    Then a set has that order in which nothing was ever taken away, in whatever order they came.
+    given: the size of the table, where each key has a place of its own: then a set has that order in which nothing was
+    ever taken away, in whatever order they came. Else the keys as they are added to an empty set, one after the other.
     """
-    places = [hash(key) & (size - 1) for key in keys]
+    if isinstance(given, tuple):
+        made: set[Any] = set()
+        for key in given:
+            made.add(key)
+        return tuple(made) == tuple(keys)
+    places = [hash(key) & (given - 1) for key in keys]
     return all(one < other for one, other in itertools.pairwise(places))
 
 
