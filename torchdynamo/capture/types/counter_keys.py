@@ -8,11 +8,15 @@ vary, as any that the frame is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
+
+import torch
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.keys import sourceable
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.keys import IDENTITY_HASHES
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source, keys_in_order
@@ -28,10 +32,18 @@ def found_by_position(vm: Machine, entity: Entity) -> bool:
     if entity.real is MISSING or entity.touched or entity.payload is not None or entity.items_at >= 0:
         return False
     if not all(map(sourceable, dict.keys(entity.real))):
-        return len(entity.real) <= MANY
+        return len(entity.real) <= MANY and not any(map(hashed_by_program, dict.keys(entity.real)))
     varying = vm.builder.numbers.varying
     found = any(source.how == "key_at" and source.base is entity.source for source in varying)
     return found and all(type(key) is int for key in dict.keys(entity.real))
+
+
+def hashed_by_program(key: Any) -> bool:
+    """Return whether code of the program's says what a key's hash is: C asks it at other times than a capture would."""
+    if type(key) is tuple:
+        return any(map(hashed_by_program, key))
+    code: Any = type(key).__hash__
+    return type(code) is FunctionType and code not in (*IDENTITY_HASHES, torch.Tensor.__hash__)
 
 
 def each_by_position(
