@@ -36,7 +36,7 @@ def raises(entry: Any) -> bool:
 
 
 class FirstCall(NamedTuple):
-    """What a first run needs to know of its call: names of what it was given, and if compilation waits for the next."""
+    """Describe the call of a first run: the names of what it was given, and if compilation waits for the next call."""
 
     arguments: tuple[str, ...]
     cells: tuple[str, ...]

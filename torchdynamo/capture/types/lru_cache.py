@@ -223,7 +223,7 @@ def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
         entity = vm.entity(value)
         assert entity.source is not None
         if entity.changed:
-            raise Break("unknown call", name="lru_cache")
+            raise unknown_call()
         if entity.source.how != "pinned":
             vm.guard(entity.source, "ID_MATCH", entity.real)
         return entity.real
@@ -237,7 +237,7 @@ def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
         return replica(vm, value, base, made)
     assert entity.source is not None
     if base is not object or entity.changed:
-        raise Break("unknown call", name="lru_cache")
+        raise unknown_call()
     vm.hkey(value)  # what its hash is made of is looked at, and so guarded
     vm.guard(entity.source, "ID_MATCH", entity.real)
     return entity.real
