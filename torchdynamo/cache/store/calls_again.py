@@ -12,7 +12,7 @@ from typing import Any
 from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, ask, guard_of_result, holds, key_of
 from torchdynamo.core import call_sites
 from torchdynamo.core.call_sites import Call
-from torchdynamo.core.source import Guard, Position, Source
+from torchdynamo.core.source import Guard, Source
 from torchdynamo.guards.constants import same_constant
 from torchdynamo.hook import interrupts
 
@@ -65,7 +65,7 @@ def real(argument: Any, load: Callable[[Source], Any]) -> Any:
 
 def calling(cached: CachedCall, load: Callable[[Source], Any]) -> Call:
     """Return a function that calls others as if from the line of the program that has the call."""
-    place = None if cached.position is None else Position(*cached.position)
+    place = cached.place
     if place is None or place.line is None:
         return call_sites.call
     own = load(Source("globals"))
@@ -88,9 +88,8 @@ def guards_of_results(calls: Sequence[CachedCall], load: Callable[[Source], Any]
     """
     guards = []
     for call in calls:
-        place = None if call.position is None else Position(*call.position)
         function, (args, named) = load(call.function), arguments(call, load)
-        guard = guard_of_result(function, call.function, key_of(function, args, named), place)
+        guard = guard_of_result(function, call.function, key_of(function, args, named), call.place)
         if guard is None or (guard.kind == "EQUALS_MATCH" and not same_constant(guard.arg, call.result)):
             raise AnotherResult(f"{call.function} does not hold its result")
         guards.append(guard)

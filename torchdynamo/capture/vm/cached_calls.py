@@ -32,6 +32,11 @@ class CachedCall(NamedTuple):
     position: tuple[Any, ...] | None
     module: str  # that has the position
 
+    @property
+    def place(self) -> Position | None:
+        """The position in the program, as guards have it."""
+        return None if self.position is None else Position(*self.position)
+
 
 def same(one: Any, other: Any) -> bool:
     """Return whether two arguments are the same: sources by identity, constants by value, with 0.0 and -0.0 apart."""
