@@ -335,6 +335,7 @@ def test_what_autocast_puts_back_is_no_setting() -> None:
     gradient(compiled)
     (graph,) = graphs
     plans = [
-        BackwardPlan._make(node.args[0]) for node in graph.graph.find_nodes(op="call_function", target=with_backward)
+        BackwardPlan.of_argument(node.args[0])
+        for node in graph.graph.find_nodes(op="call_function", target=with_backward)
     ]
     assert [plan.written for plan in plans] == [None]

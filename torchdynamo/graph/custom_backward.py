@@ -13,8 +13,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 import torch.fx
@@ -52,7 +53,8 @@ def twin(tensor: torch.Tensor) -> torch.Tensor:
     return made.requires_grad_(tensor.requires_grad)
 
 
-class BackwardVariant(NamedTuple):
+@dataclass(frozen=True)
+class BackwardVariant:
     """A backward captured for one choice of gradients that are given."""
 
     there: tuple[bool, ...]  # for each result: its gradient is given
@@ -63,8 +65,12 @@ class BackwardVariant(NamedTuple):
     truths: tuple[bool, ...]  # what the body's last results, which are conditions, have to be
 
 
-class BackwardPlan(NamedTuple):
-    """The constant part of an operator with its own backward: settings of the function, and its bodies."""
+@dataclass(frozen=True)
+class BackwardPlan:
+    """The constant part of an operator with its own backward: settings of the function, and its bodies.
+
+    A node has it as a dictionary: what an argument holds is found, and printed, only in containers of Python's.
+    """
 
     name: str
     once: bool  # the function is `once_differentiable`
@@ -74,6 +80,16 @@ class BackwardPlan(NamedTuple):
     formats: tuple[torch.memory_format, ...]  # for each result: the layout in which the body gets its gradient
     written: BackwardAsWritten | None  # what runs where the bodies do not hold; None: they always do
     ways: tuple[BackwardVariant, ...]
+
+    @classmethod
+    def of_argument(cls, argument: Mapping[str, Any]) -> BackwardPlan:
+        """Return the plan that a node has as its first argument, with what the graph holds in place of nodes."""
+        return cls(**{**argument, "ways": tuple(BackwardVariant(**way) for way in argument["ways"])})
+
+    def as_argument(self, hold: Callable[[str, Any], torch.fx.Node]) -> dict[str, Any]:
+        """Return the plan as an argument of a node. hold: given a hint and an object, returns the node that has it."""
+        ways = tuple({**vars(way), "body": hold("backward", way.body)} for way in self.ways)
+        return {**vars(self), "written": self.written and hold("written", self.written), "ways": ways}
 
 
 def body_callable(body: torch.fx.GraphModule, name: str) -> CompiledGraph:
@@ -185,13 +201,13 @@ class WithBackward(HigherOrderOperator):
 
     def __call__(
         self,
-        plan: Any,
+        plan: Mapping[str, Any],
         inputs: Sequence[Any],
         results: Sequence[Any],
         saved: Sequence[Any],
         kept: Sequence[Any],
     ) -> tuple[Any, ...]:
-        whole = BackwardPlan._make((*plan[:-1], tuple(BackwardVariant(*way) for way in plan[-1])))
+        whole = BackwardPlan.of_argument(plan)
         if whole.written is not None and get_proxy_mode() is not None and is_differentiated(inputs):
             raise CannotBeTraced(f"the backward of {whole.name} looks at what may have changed each time it runs")
         given: tuple[Any, ...] = function_of(whole.name, whole.once).apply(whole, results, saved, kept, *inputs)
@@ -199,7 +215,6 @@ class WithBackward(HigherOrderOperator):
 
 
 with_backward = WithBackward()
-WRITTEN = BackwardPlan._fields.index("written")
 
 
 class Bodies(Protocol):
@@ -213,22 +228,14 @@ class Bodies(Protocol):
 
 
 def give_own_backward(
-    builder: Bodies,
-    plan: tuple[Any, ...],
-    ways: Sequence[tuple[tuple[bool, ...], bool | None, tuple[Any, ...]]],
-    groups: Sequence[list[torch.fx.Node]],
-    written: BackwardAsWritten | None,
-    position: Position | None,
+    builder: Bodies, plan: BackwardPlan, groups: Sequence[list[torch.fx.Node]], position: Position | None
 ) -> tuple[torch.fx.Node, Any]:
     """Give results a backward of their own; return the node and what it gives.
 
-    plan: the fields of a BackwardPlan before the formats. ways: for choices of gradients and grad mode, the body with
-    what else a BackwardVariant has. groups: inputs, results, saved tensors, kept values.
+    plan: with graph modules for bodies. groups: inputs, results, saved tensors, kept values.
     """
-    held = [(there, grad, builder.hold("backward", body, position), *rest) for there, grad, (body, *rest) in ways]
-    formats = tuple(layout_of(node.meta["example_value"]) for node in groups[1])
-    whole = (*plan, formats, written and builder.hold("written", written, position), tuple(held))
-    given: tuple[torch.fx.Node, Any] = builder.call("call_function", with_backward, (whole, *groups), {}, position)
+    args = (plan.as_argument(lambda hint, obj: builder.hold(hint, obj, position)), *groups)
+    given: tuple[torch.fx.Node, Any] = builder.call("call_function", with_backward, args, {}, position)
     return given
 
 
@@ -238,4 +245,4 @@ def runs_as_written(node: torch.fx.Node) -> bool:
         return any(user.target is with_backward and runs_as_written(user) for user in node.users)
     if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
         return runs_as_written(node.args[0])
-    return node.target is with_backward and node.args[0][WRITTEN] is not None  # type: ignore[index]
+    return node.target is with_backward and node.args[0]["written"] is not None  # type: ignore[index, call-overload]

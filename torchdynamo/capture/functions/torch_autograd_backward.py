@@ -23,7 +23,7 @@ from torchdynamo.capture.functions.torch_autograd_contexts import (
     lasting_fact,
     recipe_of,
 )
-from torchdynamo.capture.functions.torch_autograd_inliner import BackwardInliner, Call, TracedBackward, UsersBackward
+from torchdynamo.capture.functions.torch_autograd_inliner import BackwardInliner, Call, UsersBackward
 from torchdynamo.capture.functions.torch_autograd_objects import note_objects
 from torchdynamo.capture.vm.lookup import class_lookup
 from torchdynamo.capture.vm.machine import Machine
@@ -33,7 +33,7 @@ from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Guard, Source, instance_attr
 from torchdynamo.core.value import Known, TensorNode, Value
 from torchdynamo.graph.backward_as_written import BackwardAsWritten
-from torchdynamo.graph.custom_backward import give_own_backward
+from torchdynamo.graph.custom_backward import BackwardPlan, BackwardVariant, give_own_backward, layout_of
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MOST_CHOICES = 4  # of gradients that are missing, for which backwards are captured
@@ -60,11 +60,11 @@ def users_backward(vm: Machine, call: Call) -> UsersBackward:
 class FollowedBackward(NamedTuple):
     """Hold what was captured of a backward.
 
-    ways: for each choice of gradients that are there, and grad mode, if it asks for that, what was captured. whole: all
-    that may be asked for was. last: what followed it last. facts: what it has read. read: the objects that it reads.
+    ways: a variant for each choice of gradients that are there, and grad mode, if it asks for that. whole: all that may
+    be asked for was captured. last: what followed it last. facts: what it has read. read: the objects that it reads.
     """
 
-    ways: list[tuple[tuple[bool, ...], bool | None, TracedBackward]]
+    ways: list[BackwardVariant]
     whole: bool
     last: BackwardInliner
     facts: dict[Any, Guard]
@@ -72,7 +72,7 @@ class FollowedBackward(NamedTuple):
 
     def holds_always(self) -> bool:
         """Return whether what was captured holds whenever it runs."""
-        return self.whole and not self.facts and not any(traced.truths for _, _, traced in self.ways)
+        return self.whole and not self.facts and not any(way.truths for way in self.ways)
 
 
 def follow_backward(
@@ -89,7 +89,7 @@ def follow_backward(
     def follow(there: tuple[bool, ...], grad: bool | None) -> None:
         nonlocal found
         last = BackwardInliner(vm, call, saved, there, grad)
-        ways = [*found.ways, (there, grad, last.follow(backward))]
+        ways = [*found.ways, last.follow(backward)]
         found = found._replace(ways=ways, last=last, facts=found.facts | last.facts, read=found.read | last.brought)
 
     if not backward.once:
@@ -125,9 +125,18 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     found = follow_backward(vm, call, saved, backward, choices[:MOST_CHOICES])
     note_objects(vm, found.read)
     written = None if found.holds_always() and len(choices) <= MOST_CHOICES else as_written(vm, call, found)
-    plan = (call.name, backward.once, zeros, dirty, constant)
     groups = [[each.node for each in group] for group in (inputs, tensors, saved, found.last.kept)]
-    node, examples = give_own_backward(vm.builder, plan, found.ways, groups, written, vm.position())
+    plan = BackwardPlan(
+        name=call.name,
+        once=backward.once,
+        zeros=zeros,
+        dirty=dirty,
+        constant=constant,
+        formats=tuple(layout_of(each.node.meta["example_value"]) for each in tensors),
+        written=written,
+        ways=tuple(found.ways),
+    )
+    node, examples = give_own_backward(vm.builder, plan, groups, vm.position())
     vm.ops += 1
     made = iter([result_of(vm, node, index) for index in range(len(examples))])
     return [next(made) if isinstance(each, TensorNode) else each for each in call.results]

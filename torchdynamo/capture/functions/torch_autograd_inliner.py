@@ -19,6 +19,7 @@ from torchdynamo.capture.vm.model import ITERATE, Emitter, ends_graph, models, r
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Guard
 from torchdynamo.core.value import NONE, Known, Lazy, Object, Symbol, TensorNode, Value, is_none
+from torchdynamo.graph.custom_backward import BackwardVariant
 from torchdynamo.graph.deopt_safety import stages
 
 
@@ -63,18 +64,6 @@ class UsersBackward(NamedTuple):
     once: bool
 
 
-class TracedBackward(NamedTuple):
-    """Hold the graph of a backward, which of the available values it takes, and which inputs it gives gradients.
-
-    truths: of the conditions that it rests on, which the graph gives last.
-    """
-
-    body: Any
-    takes: tuple[int, ...]
-    gives: tuple[int, ...]
-    truths: tuple[bool, ...]
-
-
 class BackwardInliner:
     """Inline the backward of one call, by a machine and into a graph of its own."""
 
@@ -93,6 +82,7 @@ class BackwardInliner:
         self.places: dict[torch.fx.Node, int] = {}
         self.kept: list[TensorNode | Symbol] = []
         self.facts: dict[Any, Guard] = {}  # what the backward has read that may change before it runs
+        self.there = tuple(there)
         own = iter(there)
         self.grads: list[Value] = [
             self.gradient(each, next(own)) if isinstance(each, TensorNode) else NONE for each in call.results
@@ -168,7 +158,7 @@ class BackwardInliner:
                 return copied
         raise self.call.unfollowed()
 
-    def follow(self, backward: UsersBackward) -> TracedBackward:
+    def follow(self, backward: UsersBackward) -> BackwardVariant:
         """Inline the backward into a graph."""
         vm, call = self.vm, self.call
         vm.grad_mode_unknown = self.grad is None
@@ -202,7 +192,7 @@ class BackwardInliner:
         """Return the position of a value that attributes of the context lead to among the values kept."""
         return next(index for index, each in enumerate(self.kept) if each.fake is value.fake)
 
-    def finish(self, items: list[Value]) -> TracedBackward:
+    def finish(self, items: list[Value]) -> BackwardVariant:
         """Close the graph of the backward, given its results: one gradient for each argument of `apply`."""
         args = self.call.args
         wanted, more = items[: len(args)], items[len(args) :]
@@ -220,7 +210,8 @@ class BackwardInliner:
         for guard in default_dtype_read(body.graph):
             self.facts[guard.source, guard.kind] = guard
         takes = tuple(self.places[node] for node in body.graph.find_nodes(op="placeholder"))
-        return TracedBackward(body, takes, gives, tuple(check.truth for check in self.vm.checks))
+        truths = tuple(check.truth for check in self.vm.checks)
+        return BackwardVariant(there=self.there, grad=self.grad, body=body, takes=takes, gives=gives, truths=truths)
 
 
 def may_be_gradient(arg: Value, grad: Value) -> bool:
