@@ -39,7 +39,9 @@ KEYWORDS: dict[str, Row] = {
 
 NAMES: dict[str, Row] = {
     "compile": Row(OWN, "`torchdynamo.compile`; the same after `torchdynamo.install()`"),
-    "config": Row(OWN, "`torchdynamo.config`; a setting that is changed there is named in a warning, once"),
+    "config": Row(
+        OWN, "`torchdynamo.config`; a setting that is changed there holds under `install()`, or is named in a warning"
+    ),
     "assume_constant_result": Row(SAME, "also `torchdynamo.assume_constant_result`"),
     "reset": Row(OWN, "`torchdynamo.reset()`; PyTorch's forgets what PyTorch has compiled"),
     "allow_in_graph": Row(

@@ -217,3 +217,65 @@ def test_what_was_there_before_comes_back(monkeypatch: pytest.MonkeyPatch) -> No
         with torchdynamo.install():
             assert type(torch.compile(adds, backend="eager")) is Compiled
         assert torch.compile is adds
+
+
+# -- settings of torch.compile -----------------------------------------------------------------------------------------
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * x.sum().item()
+
+
+def graphs_at_sizes(fn: Any, *sizes: int, **settings: Any) -> int:
+    """The number of graphs of calls at these sizes; nothing is warned of."""
+    graphs: list[Any] = []
+
+    def counting(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    torchdynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", exc.TorchDynamoWarning)
+        compiled = torch.compile(fn, backend=counting, **settings)
+        for size in sizes:
+            assert torch.equal(compiled(torch.ones(size)), fn(torch.ones(size)))
+    return len(graphs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fn", "sizes", "graphs"),
+    [
+        ({}, scaled, (3,), 2),
+        ({"capture_scalar_outputs": True}, scaled, (3,), 1),
+        ({}, adds, (3, 4, 5), 2),
+        ({"assume_static_by_default": False}, adds, (3, 4, 5), 1),
+        ({"automatic_dynamic_shapes": False}, adds, (3, 4, 5), 3),
+        ({"automatic_dynamic_shapes": False, "assume_static_by_default": False}, adds, (3, 4, 5), 1),
+        ({"capture_dynamic_output_shape_ops": True}, torch.nonzero, (3,), 1),
+    ],
+)
+def test_settings_of_torch_compile_decide_while_installed(
+    changes: dict[str, bool], fn: Any, sizes: tuple[int, ...], graphs: int
+) -> None:
+    with torchdynamo.install(), torch._dynamo.config.patch(**changes):
+        assert graphs_at_sizes(fn, *sizes) == graphs
+
+
+def test_arguments_and_settings_of_ours_come_before_those_of_torch_compile() -> None:
+    with torchdynamo.install(), torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=2):
+        assert graphs_at_sizes(adds, 3, 4, 5, dynamic=True) == 1
+        with torchdynamo.config.patch(cache_size_limit=4):
+            assert graphs_at_sizes(adds, 3, 4, 5, 6) == 4
+
+
+def test_limits_of_torch_compile_hold_while_installed() -> None:
+    with torchdynamo.install(), torch._dynamo.config.patch(recompile_limit=1, automatic_dynamic_shapes=False):
+        compiled = torch.compile(adds, backend="eager", fullgraph=True)
+        compiled(torch.ones(3))
+        with pytest.raises(exc.FailOnRecompileLimitHit):
+            compiled(torch.ones(4))
+    with torchdynamo.install(), torch._dynamo.config.patch(error_on_recompile=True):
+        torchdynamo.reset()
+        compiled(torch.ones(3))
+        with pytest.raises(exc.RecompileError):
+            compiled(torch.ones(4))
+    assert torchdynamo.config.changed() == {}

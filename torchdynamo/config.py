@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -38,6 +38,9 @@ raise if `suppress_errors` is off."""
 
 dynamic_shapes: bool = False
 """Capture sizes as symbols from the start, as `compile(dynamic=True)` does for one function."""
+
+automatic_dynamic_shapes: bool = True
+"""Make a size a symbol once it has changed; False specializes each, as `compile(dynamic=False)` does."""
 
 dynamic_sources: str = ""
 """Names of sizes and numbers that are symbols from the first compile on: `"x, self.layer_idx"`."""
@@ -73,14 +76,16 @@ progress: bool = True
 capture_everything: bool = False
 """Capture all frames, also those without tensors and those of the standard library, to test capture."""
 
-_DEFAULTS: dict[str, Any] = {name: globals()[name] for name in __annotations__}
+_DEFAULTS: dict[str, Any] = {name: globals().pop(name) for name in [*__annotations__]}  # `__getattr__` serves them
+_values: dict[str, Any] = dict(_DEFAULTS)
+_followed: Callable[[str, Any], Any] | None = None  # gives, for a setting and its default, what holds in its place
 _TYPES: dict[str, list[str]] = {name: kinds.split(" | ") for name, kinds in __annotations__.items()}
 _WORDS = {"regions": ("auto",)}  # the texts that a setting may be, if it is one of a few
 
 
 def knobs() -> dict[str, Any]:
     """Return all settings with their current values."""
-    return {name: globals()[name] for name in _DEFAULTS}
+    return {name: _value(name) for name in _DEFAULTS}
 
 
 def changed() -> dict[str, Any]:
@@ -93,17 +98,33 @@ def patch(**changes: Any) -> Iterator[None]:
     """Set options inside of a `with` block, or of a function decorated with it."""
     for name, value in changes.items():
         _check(name, value)  # all before the first is set, so that a patch is never half applied
-    before = {name: globals()[name] for name in changes}
-    globals().update(changes)
+    before = {name: _values[name] for name in changes}
+    _values.update(changes)
     try:
         yield
     finally:
-        globals().update(before)
+        _values.update(before)
 
 
 def reset() -> None:
     """Set all settings back to their defaults."""
-    globals().update(_DEFAULTS)
+    _values.update(_DEFAULTS)
+
+
+def follow(settings: Callable[[str, Any], Any] | None) -> None:
+    """Have a function give what settings are that have their defaults: `settings(name, default)`; None ends that."""
+    global _followed
+    _followed = settings
+
+
+def is_following() -> bool:
+    """Return whether another place gives the settings that have their defaults here."""
+    return _followed is not None
+
+
+def _value(name: str) -> Any:
+    value, default = _values[name], _DEFAULTS[name]
+    return value if _followed is None or value != default else _followed(name, default)
 
 
 def _check(name: str, value: Any) -> None:
@@ -128,15 +149,22 @@ class _Config(ModuleType):
     """The class of this module: it checks assignments, except to dunder names, which are the import system's."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("__"):
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
             _check(name, value)
-        super().__setattr__(name, value)
+            _values[name] = value
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"torchdynamo.config.{name} cannot be deleted")
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(_unknown(name))
+        if name not in _values:
+            raise AttributeError(_unknown(name))
+        return _value(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_DEFAULTS]
 
 
 sys.modules[__name__].__class__ = _Config

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
+from torchdynamo import config
 from torchdynamo.api import compile
 from torchdynamo.capture.vm import torch_settings
 from torchdynamo.core import marks
@@ -91,6 +92,7 @@ def _put_in() -> None:
     if _replaced is None:
         original = torch.compile
         _replaced = Replacement(original, _standing_in_for(original))
+        config.follow(torch_settings.followed)
         setattr(torch, "compile", _replaced.stand_in)  # noqa: B010 - mypy takes an assignment for a redefinition
         _tell_of_holders(original)
 
@@ -107,6 +109,7 @@ def _put_back() -> None:
             f"torch.compile has been replaced by {name} since torchdynamo.install(): undo that first"
         )
     setattr(torch, "compile", _replaced.original)  # noqa: B010
+    config.follow(None)
     _replaced = None
     torch_settings.forget_names()
 

@@ -107,3 +107,16 @@ class FallbackWarning(TorchDynamoWarning):
 
 class CacheLimitWarning(TorchDynamoWarning):
     """A function has reached `config.cache_size_limit`; new kinds of calls run eagerly."""
+
+
+# What a program or a user asks to be raised: never suppressed as a bug of ours.
+ASKED_FOR = (
+    TorchDynamoWarning,
+    ConstraintViolationError,
+    ForbiddenFunction,
+    RecompileError,
+    RecordingError,
+    UnknownSetting,
+    Unsupported,
+    VerificationError,
+)

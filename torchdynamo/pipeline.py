@@ -38,17 +38,11 @@ from torchdynamo.core.serials import Serials
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Guard, Roots, Source
 from torchdynamo.errors import (
-    ConstraintViolationError,
+    ASKED_FOR,
     FallbackWarning,
-    ForbiddenFunction,
     InternalError,
-    RecompileError,
-    RecordingError,
     TorchDynamoError,
     TorchDynamoWarning,
-    UnknownSetting,
-    Unsupported,
-    VerificationError,
 )
 from torchdynamo.first_run import FirstRun, is_endless_setup
 from torchdynamo.graph import torch_compat
@@ -104,7 +98,7 @@ class Compiler:
         self.backend = registry.lookup(backend)
         self.backend_name = registry.backend_name(self.backend)
         self.backend_is_ours = registry.is_ours(self.backend)
-        self.dynamic = dynamic
+        self.given_dynamic = dynamic  # None: as the settings say
         self.buckets, options = buckets_in(options)
         asked = {"mode": mode if mode != "default" else None, "options": options}
         self.facts = functools.partial(registry.facts_of(self.backend), **asked)
@@ -118,6 +112,13 @@ class Compiler:
         self.told = False  # the program has been warned about settings of torch.compile
         self.owner_id = _owner_ids.take()
         weakref.finalize(self, _native.drop_owner, self.owner_id).atexit = False
+
+    @property
+    def dynamic(self) -> bool | None:
+        """Return whether sizes are symbols; None if each becomes one once it has changed."""
+        if self.given_dynamic is not None:
+            return self.given_dynamic
+        return config.dynamic_shapes or (None if config.automatic_dynamic_shapes else False)
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         region = interrupts.DeferredSignals()
@@ -154,19 +155,6 @@ def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """Return an entry for this frame, or None to run it as it is."""
     with StockBuiltins(frame.f_builtins) as seen:
         return compile_with_builtins(seen, frame, compiler)
-
-
-# Exceptions that the program asks for, and that must not be suppressed as bugs of ours.
-ASKED_FOR = (
-    TorchDynamoWarning,
-    ConstraintViolationError,
-    ForbiddenFunction,
-    RecompileError,
-    RecordingError,
-    UnknownSetting,
-    Unsupported,
-    VerificationError,
-)
 
 
 def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[FailedGuard | None]:

@@ -31,7 +31,9 @@ MOST_WASTED = 3  # such entries that served no further call
 class CompilerSettings(Protocol):
     """The user's settings, as a `pipeline.Compiler` holds them."""
 
-    dynamic: bool | None
+    @property
+    def dynamic(self) -> bool | None: ...
+
     fullgraph: bool
     buckets: Mapping[str, Any]
     backend_name: str
@@ -78,7 +80,7 @@ class Specialization:
         made.branches = config.capture_branches
         made.may_end, made.exporting = not compiler.fullgraph, compiler.exporting
         numbers = made.numbers
-        numbers.always = compiler.dynamic is True or (compiler.dynamic is None and config.dynamic_shapes)
+        numbers.always = compiler.dynamic is True
         numbers.never = compiler.dynamic is False or self.fixed
         numbers.passed, numbers.schedules, numbers.settling = self.passed, self.schedules, self.settling
         numbers.dropped, numbers.bucketed = self.dropped, compiler.buckets

@@ -1,7 +1,7 @@
 """Apply what a program tells torch.compile as a whole: its stance and its settings.
 
 Under the stance `force_eager` (`torch.compiler.set_stance`), the hook runs no compiled code and calls nobody; the
-others concern the next compilation. torch.compile's settings have no effect here: a warning names ours instead.
+others concern the next compilation. Settings of torch.compile that have no effect are named in a warning, with ours.
 """
 
 from __future__ import annotations

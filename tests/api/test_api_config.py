@@ -20,7 +20,7 @@ def test_a_misspelt_name_is_an_error_and_gets_a_suggestion() -> None:
         config.cache_sise_limit = 3
     with pytest.raises(AttributeError, match="did you mean 'debug'"):
         _ = config.debugg
-    with pytest.raises(AttributeError, match="there are cache, cache_size_limit"):
+    with pytest.raises(AttributeError, match="there are automatic_dynamic_shapes, cache"):
         config.zzz = 1
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.compiler
@@ -24,11 +25,41 @@ OURS = {
     "unbacked_sources": "torchdynamo.mark_unbacked",
 }
 OF_COMPILER = ("dynamic_sources", "dynamic_values", "unbacked_sources")  # of torch.compiler.config, under no other name
+
+
+class Counterpart(NamedTuple):
+    """The name of a setting of torch.compile, and what makes its value one of ours."""
+
+    theirs: str
+    taken: Callable[[Any], Any] = bool
+
+
+# By the name here: settings of torch.compile that have their effect while torchdynamo is installed behind it.
+COUNTERPARTS = {
+    "cache_size_limit": Counterpart("recompile_limit", int),
+    "fail_on_recompile_limit_hit": Counterpart("fail_on_recompile_limit_hit"),
+    "error_on_recompile": Counterpart("error_on_recompile"),
+    "capture_scalar_outputs": Counterpart("capture_scalar_outputs"),
+    "capture_dynamic_output_shape_ops": Counterpart("capture_dynamic_output_shape_ops"),
+    "automatic_dynamic_shapes": Counterpart("automatic_dynamic_shapes"),
+    "dynamic_shapes": Counterpart("assume_static_by_default", operator.not_),
+    "verbose": Counterpart("verbose"),
+}
+FOLLOWED = {"cache_size_limit", "fail_on_cache_limit_hit", *(row.theirs for row in COUNTERPARTS.values())}
 AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is done here
 
 
+def followed(name: str, default: Any) -> Any:
+    """Return what the program has set for torch.compile under the name of a setting of ours."""
+    theirs: Any = sys.modules.get("torch._dynamo.config")
+    row = COUNTERPARTS.get(name)
+    if row is None or not hasattr(theirs, row.theirs):  # not imported, or not to its end; or of another version
+        return default
+    return row.taken(getattr(theirs, row.theirs))
+
+
 def settings_of_torch() -> dict[str, str]:
-    """Return the changed settings of torch.compile, with the name of each here; "" if it has no meaning."""
+    """Return the changed settings of torch.compile that do nothing, with the name of each here; "" if it has none."""
     theirs: Any = sys.modules.get("torch._dynamo.config")
     own = config.knobs()
     found = {name: OURS[name] for name in OF_COMPILER if getattr(torch.compiler.config, name, "")}
@@ -43,7 +74,7 @@ def settings_of_torch() -> dict[str, str]:
     return said | {
         f"torch._dynamo.config.{name}": here
         for name, here in known.items()
-        if not is_as_here(name, getattr(theirs, name), own)
+        if not (name in FOLLOWED and config.is_following()) and not is_as_here(name, getattr(theirs, name), own)
     }
 
 
