@@ -30,6 +30,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent
 CSRC = Path("torchdynamo/hook/csrc")
 SUPPORTED = ((3, 10), (3, 14))
+TORCHES = ((2, 10), (2, 14))
 FREE_THREADED = os.environ.get("TORCHDYNAMO_FREE_THREADED") == "1"
 HOOK_ONLY = os.environ.get("TORCHDYNAMO_HOOK_ONLY") == "1"
 SANITIZE = os.environ.get("TORCHDYNAMO_SANITIZE", "")
@@ -86,6 +87,15 @@ def check_torch() -> None:
         )
 
 
+def check_torch_version(version: str) -> None:
+    low, high = (f"{major}.{minor}" for major, minor in TORCHES)
+    if not TORCHES[0] <= tuple(map(int, version.split(".")[:2])) <= TORCHES[1]:
+        refuse(
+            f"it knows PyTorch {low} to {high}, and this is {version}",
+            f"Install one of these first: `{sys.executable} -m pip install 'torch=={high}.*'`.",
+        )
+
+
 def compile_flags() -> list[str]:
     flags = ["-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
     flags += ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O2"]
@@ -139,6 +149,8 @@ def hook_only() -> tuple[Extension, type[build_ext]]:
 def full() -> tuple[Extension, type[build_ext]]:
     check_torch()
     import torch
+
+    check_torch_version(torch.__version__)
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 
     class BuildNative(BuildExtension):  # type: ignore[misc]

@@ -125,6 +125,13 @@ def test_no_torch(tmp_path: Path) -> None:
     assert f"torch is not installed for {python}.\nInstall it first: `{python} -m pip install torch`." in said
 
 
+@pytest.mark.parametrize("version", ["2.9.1", "2.15.0a0+git1234", "3.0"])
+def test_a_torch_that_is_not_known(tmp_path: Path, version: str) -> None:
+    torch_in(tmp_path, version)
+    said = refused(sys.executable, PYTHONPATH=str(tmp_path))
+    assert f"it knows PyTorch 2.10 to 2.14, and this is {version}.\nInstall one of these first: `" in said
+
+
 def test_no_compiler(tmp_path: Path) -> None:
     assert "no C compiler (absent is not on PATH).\nInstall one (`apt install g++`)" in refused(
         sys.executable, CC="absent"
@@ -161,6 +168,9 @@ def test_the_supported_versions_agree() -> None:
     assert "SUPPORTED = ((3, 10), (3, 14))" in (ROOT / "setup.py").read_text()
     assert "CPython 3.10 to 3.14" in (ROOT / "docs" / "support.md").read_text()
     assert "CPython 3.10 to 3.14" in (ROOT / "README.md").read_text()
+    assert "TORCHES = ((2, 10), (2, 14))" in (ROOT / "setup.py").read_text()
+    assert "PyTorch 2.10 to 2.14" in (ROOT / "docs" / "support.md").read_text()
+    assert "TORCHES ?= 2.10 2.11 2.12 2.13 2.14\n" in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.long

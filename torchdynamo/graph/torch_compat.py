@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +33,10 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 # Before 2.13, the backwards of a body that is called several times are not told apart.
 HAS_REGIONS = bool(torch.__version__ >= "2.13")
+# Before 2.14, `torch.autograd.Function.apply` is a function in Python.
+APPLY_IN_PYTHON: tuple[FunctionType, ...] = tuple(
+    filter(None, [getattr(torch.autograd.Function.apply, "__func__", None)])
+)
 
 
 def build() -> str:

@@ -21,13 +21,14 @@ from torchdynamo.core.call_sites import Passed
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value, boolean
+from torchdynamo.graph.torch_compat import APPLY_IN_PYTHON
 
-APPLY = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 FUNCTION = torch._C._FunctionBase
 SET_GRAD = Known(torch._C._set_grad_enabled)
 
 
-@function(APPLY)
+@function(*APPLY_IN_PYTHON)
+@models(torch.autograd.Function, "apply")
 def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """Inline the forward of a custom autograd function without grad mode, and give its results their own backward."""
     name = vm.known(cls, "class").__qualname__
@@ -88,8 +89,8 @@ def forward(vm: Machine, cls: Value, args: list[Value]) -> tuple[Value, Object]:
 
 @functools.cache
 def passed_to_forward() -> tuple[Passed, ...]:
-    """Return PyTorch's function between a call of `apply` and `forward`, for tracebacks."""
-    return (Passed.calling(APPLY, "apply"),)
+    """Return PyTorch's functions between a call of `apply` and `forward`, for tracebacks."""
+    return tuple(Passed.calling(fn, "apply") for fn in APPLY_IN_PYTHON)
 
 
 def append_defaults(vm: Machine, run: Value, args: list[Value]) -> None:
