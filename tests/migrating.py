@@ -18,7 +18,9 @@ SAME, OWN, REFUSED = "same", "own name", "refused"
 FILTER = Row(REFUSED, "all guards are kept: `guard_filter_fn` is ignored, with a warning")
 
 KEYWORDS: dict[str, Row] = {
-    "model": Row(SAME, "a function, method, callable object or module; left out, `compile` is a decorator"),
+    "model": Row(
+        SAME, "a function, method, callable object, module, or class of these; left out, `compile` is a decorator"
+    ),
     "fullgraph": Row(SAME, "`exc.Unsupported` in place of `torch._dynamo.exc.Unsupported`"),
     "dynamic": Row(SAME, ""),
     "backend": Row(SAME, "a name of ours, then one registered with PyTorch, then an entry point of a package"),

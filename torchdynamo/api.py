@@ -80,7 +80,7 @@ def compile(
 
     Accepts the arguments of `torch.compile`, and is a decorator if `model` is left out.
 
-    model: a function, method, callable object or nn.Module.
+    model: a function, method, callable object or nn.Module; or a class, for all calls of its instances.
     fullgraph: raise `exc.Unsupported` if the program cannot be one graph, instead of breaking the graph.
     dynamic: True makes sizes symbols from the first call on; False specializes every size; None, the default, makes a
         size a symbol once it has changed.

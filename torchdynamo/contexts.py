@@ -62,18 +62,29 @@ class EvalContext:
             return self.decorate(args[0])
 
     def decorate(self, fn: F) -> F:
-        """Return a callable that runs with this setting. Raises TypeError for classes."""
+        """Return a callable that runs with this setting; of a class, calls of its instances do, and it is returned.
+
+        Raises TypeError for classes of PyTorch's own, and those whose instances cannot be called.
+        """
         if isinstance(fn, type):
-            raise TypeError(
-                f"torchdynamo.{self._spelling} decorates functions, methods and nn.Module objects, not the class "
-                f"{fn.__name__}: decorate its methods, or an instance"
-            )
+            return self._class(fn)
         wrapped = self._module(fn) if isinstance(fn, torch.nn.Module) else self._function(fn)
         if not self.callback:
             marks.DISABLED.add(wrapped)
         for code in codes_of(fn):
             marks.ASKED.add(code)
         return wrapped
+
+    def _class(self, cls: Any) -> Any:
+        """Set how instances of a class are called, and return the class."""
+        call = next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
+        if call is None or cls.__module__.split(".")[0] == "torch":
+            raise TypeError(
+                f"torchdynamo.{self._spelling} decorates functions, methods, nn.Module objects, and classes of the "
+                f"program's with a __call__, not the class {cls.__name__}: decorate its methods, or an instance"
+            )
+        cls.__call__ = self.decorate(call)
+        return cls
 
     def _function(self, fn: Callable[..., Any]) -> Any:
         inner = without_compiler(fn)

@@ -318,3 +318,57 @@ def test_what_cannot_be_compiled_in_place() -> None:
         torchdynamo.compile_in_place(Net(), backend="inducto")
     with pytest.raises(TypeError, match="model"):
         torchdynamo.compile_in_place(Net(), model=Net())
+
+
+# -- decorated classes -------------------------------------------------------------------------------------------------
+def test_calls_of_a_decorated_class_are_compiled() -> None:
+    backend = Graphs()
+
+    @torchdynamo.compile(backend=backend)
+    class Doubling(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    class Further(Doubling):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + 1
+
+    net = Doubling()
+    assert type(net) is Doubling
+    assert torch.equal(net(X), X * 2)
+    assert torch.equal(Doubling()(X), X * 2)
+    assert backend.count == 1
+    assert torch.equal(Further()(X), X * 2 + 1)
+    assert backend.count == 2
+    net.register_forward_hook(lambda module, args, result: result + 3)
+    assert torch.equal(net(X), X * 2 + 3)
+    whole = torchdynamo.compile(lambda net, x: net(x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(whole(net, X), X * 2 + 3 + 1)
+    assert torch.equal(torchdynamo.compile(net, backend="eager", fullgraph=True)(X), X * 2 + 3)
+
+
+def test_a_decorated_class_that_is_no_module() -> None:
+    backend = Graphs()
+
+    @torchdynamo.compile(backend=backend, fullgraph=True)
+    class Scaled:
+        def __init__(self, factor: int) -> None:
+            self.factor = factor
+
+        def __call__(self, x: torch.Tensor, *, plus: int = 1) -> torch.Tensor:
+            return x * self.factor + plus
+
+    assert torch.equal(Scaled(2)(X, plus=3), X * 2 + 3)
+    assert backend.count == 1
+
+
+def test_a_class_that_is_disabled_ends_the_graph() -> None:
+    @torchdynamo.disable
+    class Left(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (3 if torchdynamo.is_compiling() else 2)
+
+    backend, left = Graphs(), Left()
+    compiled = torchdynamo.compile(lambda x: left(x.cos()).sin(), backend=backend)
+    assert torch.equal(compiled(X), (X.cos() * 2).sin())
+    assert backend.count == 2

@@ -157,7 +157,7 @@ def call_by_class(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, 
     if slot[0] == "model":
         vm.direct = direct and slot[1] in model.PASSING_ON
         return apply(vm, slot[1], cls, [fn, *args], kwargs)
-    if slot[0] == "python" and type(slot[1][1]) is types.FunctionType:
+    if slot[0] == "python" and type(slot[1][1]) in (types.FunctionType, Compiled):
         vm.direct = direct
         return call(vm, Known(found, class_attribute(vm, cls, "__call__")), [fn, *args], kwargs)
     if slot[0] == "python" and type(slot[1][1]) is types.MemberDescriptorType:
