@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchdynamo
+from torchdynamo import config
 
 X = torch.randn(2, 3)
 
@@ -57,6 +59,22 @@ def test_a_default_device_is_followed() -> None:
     for device in ("cpu", "meta", "cpu"):
         with torch.device(device):
             assert compiled().device.type == device
+
+
+def test_a_default_device_is_told() -> None:
+    def told(x: Any) -> Any:
+        return x * 2, torch.get_default_device(), len(_get_current_function_mode_stack())
+
+    def told_inside(x: Any) -> Any:
+        with torch.device("cpu:0"), Functions():
+            return x * 2, torch.get_default_device(), len(_get_current_function_mode_stack())
+
+    with config.patch(suppress_errors=False):
+        for each in (told, told_inside):
+            compiled = torchdynamo.compile(each, backend="eager")
+            for device in ("cpu", "cpu:0", None, "cpu:0", "cpu"):
+                with torch.device(device) if device else contextlib.nullcontext():
+                    assert compiled(X)[1:] == each(X)[1:]
 
 
 @pytest.mark.parametrize("before", [False, True])

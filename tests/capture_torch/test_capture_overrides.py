@@ -284,6 +284,30 @@ def test_another_method_is_noticed() -> None:
     assert compiled(X) == "replaced"
 
 
+@pytest.mark.parametrize("other", [torch.ones(3, 3), torch.ones(4), torch.ones(2, 3).double(), torch.ones(2, 3)])
+def test_compiling_again_asks_nobody(other: torch.Tensor) -> None:
+    """To learn what has changed, the compiler reads the tensors that entries were made for."""
+    asked: list[str] = []
+
+    class Asked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def fn(x: Any) -> Any:
+        return torch.sin(x) * x.shape[0] + 1
+
+    def heard(fn: Any, x: torch.Tensor) -> list[str]:
+        asked.clear()
+        fn(x)
+        return [*asked]
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for x in (X.as_subclass(Asked), other.as_subclass(Asked), other.clone().as_subclass(Asked).requires_grad_()):
+        assert heard(compiled, x) == heard(fn, x) == ["sin", "__get__", "mul", "add"]
+
+
 def test_sizes_vary_where_a_mode_is_open() -> None:
     """Who is asked does not depend on what a number is."""
 

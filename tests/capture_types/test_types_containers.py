@@ -219,3 +219,18 @@ def test_equal_sets_in_another_order():
     compiled = torchdynamo.compile(listed, backend="eager", fullgraph=True)
     for keys in ({8, 0}, {0, 8}, {8, 0}):
         assert compiled(X, keys)[1] == list(keys)
+
+
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
+@pytest.mark.parametrize("name", ["issubset", "issuperset", "isdisjoint", "union", "__contains__", "__eq__"])
+def test_methods_of_instances_that_are_only_passed_on(name):
+    class Letters(frozenset):
+        pass
+
+    given = Letters("ab")
+    method = getattr(given, name)
+
+    def fn(x):
+        return x + 1, method("a"), getattr(frozenset, name)(given, "abc")
+
+    assert_alike(fn(X), torchdynamo.compile(fn, backend="eager")(X))

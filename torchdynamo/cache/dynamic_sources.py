@@ -36,7 +36,8 @@ def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> fro
     whole: the graph may not end, so changing contents remain constants.
     """
     guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
-    found = frozenset(source for guard in guards for source in varying(guard, roots))
+    with torch._C.DisableTorchFunctionSubclass():
+        found = frozenset(source for guard in guards for source in varying(guard, roots))
     measures = frozenset(source for source in found if source.how in ("size", "stride"))
     found = found if len(found) - len(measures) <= MANY else measures
     if not whole:

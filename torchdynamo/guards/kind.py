@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import torch
+
 from torchdynamo.core.naming import called
 from torchdynamo.core.source import Guard, Roots, Source
 
@@ -70,9 +72,10 @@ MISSING = NoObject()
 
 def read(source: Source, roots: Roots) -> Any:
     """Return the object at a source, or MISSING. The path may lead through the user's code, which
-    may raise anything.
+    may raise anything. Tensors on it are asked without their `__torch_function__`.
     """
     try:
-        return source.load(roots)
+        with torch._C.DisableTorchFunctionSubclass():
+            return source.load(roots)
     except Exception:
         return MISSING

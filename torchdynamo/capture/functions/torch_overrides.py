@@ -15,6 +15,7 @@ from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds
 from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import FALSE, NO_ITEMS, NONE, Known, Object, TensorNode, Value, boolean
 
 C = torch._C
@@ -35,9 +36,16 @@ def pop(vm: Machine) -> Value:
     return vm.modes.pop()
 
 
+AT_ENTRY = Source("pinned", None, Pinned(C._get_function_stack_at))
+
+
 @function(C._get_function_stack_at)
 def stack_at(vm: Machine, index: Value) -> Value:
-    return vm.modes[vm.known(index, "index")]
+    """Return a mode by its place on the stack; those that were on when the frame began lie below its own."""
+    at, below = vm.known(index, "index"), C._len_torch_function_stack()
+    if at >= below:
+        return vm.modes[at - below]
+    return vm.wrap(C._get_function_stack_at(at), Source("call", AT_ENTRY, (at,)))
 
 
 @function(C._len_torch_function_stack)

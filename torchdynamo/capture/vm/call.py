@@ -21,12 +21,12 @@ from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
 from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by, plainly
 from torchdynamo.capture.vm.signatures import check
-from torchdynamo.capture.vm.wrap import class_attribute, lift, refuse_unseen, wrap
+from torchdynamo.capture.vm.wrap import cannot_look, class_attribute, lift, refuse_unseen, wrap
 from torchdynamo.core import policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Known, Object, Value
+from torchdynamo.core.value import Known, Lazy, Object, Value
 from torchdynamo.graph.opaque_values import is_opaque_value
 from torchdynamo.hook.install import Compiled
 
@@ -179,6 +179,8 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
     slot = model.find_slot(owner, name)
     if slot[0] == "model":
         check(vm, obj, args, kwargs, slot[1])
+        if args[0].__class__ is Lazy and owner is not object:  # of a subclass that may only be passed on
+            raise cannot_look(args[0])
         return apply(vm, slot[1], obj, args, kwargs)
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
