@@ -52,9 +52,10 @@ def own_compiled_code() -> Iterator[None]:
 def imported_ahead() -> None:
     """Import what changes the process when it is imported, which a first capture or a first compile does.
 
-    sympy adds a filter of warnings, setuptools (Inductor's) a folder to the path of modules.
+    sympy adds a filter of warnings, setuptools (Inductor's) a folder to the path of modules, cv2 one to the path of
+    libraries.
     """
-    for name in ("sympy", "setuptools"):
+    for name in ("sympy", "setuptools", "cv2"):
         if "torch" in sys.modules and importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
 

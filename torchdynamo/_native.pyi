@@ -201,6 +201,7 @@ def take(
     counted: Sequence[int],
     results: list[Any],
     copied: list[tuple[list[int], list[torch.Tensor]]],
+    places: list[tuple[Callable[[], None], object]],
     lent: tuple[list[int], object],
     saved: tuple[list[int], object],
     inputs: list[tuple[int, int]],

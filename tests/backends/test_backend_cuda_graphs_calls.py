@@ -15,6 +15,7 @@ from fake_cuda_graphs import FakeDevice
 
 import torchdynamo
 from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs import turns
 from torchdynamo.backends.cuda_graphs.device import DEVICES
 from torchdynamo.backends.cuda_graphs.runner import Runner
 
@@ -72,6 +73,41 @@ def test_a_state_that_is_written_to_counts_its_versions(device: FakeDevice) -> N
     assert device.launches == 5
 
 
+def test_results_that_are_let_go_of_in_time_are_written_by_turns_to_two_places(device: FakeDevice) -> None:
+    """Others are copied: whoever keeps results, or a view of one, has them for good."""
+    run = torchdynamo.compile(lambda x: x.sin() + 1, mode="reduce-overhead")
+    numbers = [torch.full((3,), float(at)) for at in range(12)]
+
+    def addresses() -> set[int]:
+        y, found = None, []
+        for x in numbers:
+            y = run(x)
+            torch.testing.assert_close(y, x.sin() + 1)
+            found.append(y.data_ptr())
+        return {*found[4:]}
+
+    places = addresses()
+    assert len(places) == 2
+    kept = [run(x) if at % 2 else run(x)[1:] for at, x in enumerate(numbers)]
+    kept[3].mul_(2)
+    assert len({each.untyped_storage().data_ptr() for each in kept}) == 12
+    assert addresses().isdisjoint(places)
+    for at, (each, x) in enumerate(zip(kept, numbers, strict=True)):
+        want = (x.sin() + 1) * (2 if at == 3 else 1)
+        torch.testing.assert_close(each, want if at % 2 else want[1:])
+    kept.clear()
+    assert addresses() == places
+    assert device.launches == 4 * len(numbers) - 2
+
+
+def test_large_results_have_no_places(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "MOST_BYTES", 11)
+    run, y = torchdynamo.compile(lambda x: x.sin() + 1, mode="reduce-overhead"), None
+    for at in range(6):
+        y = run(torch.full((3,), float(at)))
+    assert y is not None and device.captures == 1
+
+
 def test_two_sizes_by_turns_replay_each_its_recording(device: FakeDevice) -> None:
     run = torchdynamo.compile(lambda x: x.sin() + 1, mode="reduce-overhead", dynamic=True)
     kept = []
@@ -107,6 +143,7 @@ def test_an_error_of_the_launch_is_raised_and_the_next_call_replays(device: Fake
                 (),
                 [None, 7],
                 [([0], [x])],
+                [],
                 nothing,
                 nothing,
                 [],
@@ -163,7 +200,10 @@ def test_recordings_go_with_what_was_compiled(device: FakeDevice) -> None:
 @pytest.mark.parametrize(
     "settings", [{"backend": "cudagraphs"}, {"mode": "reduce-overhead"}, {"options": {"cudagraphs": True}}]
 )
-def test_lengths_share_the_recordings_of_their_buckets(device: FakeDevice, settings: dict[str, Any]) -> None:
+def test_lengths_share_the_recordings_of_their_buckets(
+    device: FakeDevice, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "MOST_BYTES", 0)  # so that each recording is one capture
     table, layer = torch.nn.Embedding(10, 4).requires_grad_(False), torch.nn.Linear(4, 4).requires_grad_(False)
 
     def decode(ids: torch.Tensor, there: torch.Tensor) -> torch.Tensor:

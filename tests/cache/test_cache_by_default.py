@@ -19,7 +19,7 @@ import torch
 import torchdynamo
 from torchdynamo import _native, events, storing
 from torchdynamo.backends.artifacts import digest_of
-from torchdynamo.cache.store import eviction, files, places
+from torchdynamo.cache.store import eviction, files, keys, places
 
 X = torch.ones(3)
 ROOT = os.getuid() == 0
@@ -177,6 +177,22 @@ def test_a_forked_process_reads_and_writes_as_its_parent_does(home: Path) -> Non
         child.join()
         assert child.exitcode == expected
     assert call(2) == 1
+
+
+def test_a_forked_process_has_its_parents_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA calls itself not initialized there."""
+    keys._visible_devices.cache_clear()
+    try:
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        assert keys.parts_of_process("eager")["devices"] == ""
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda at: f"device {at}")
+        assert keys.parts_of_process("eager")["devices"] == "['device 0']"
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        assert keys.parts_of_process("eager")["devices"] == "['device 0']"
+    finally:
+        keys._visible_devices.cache_clear()
 
 
 def test_threads_share_one_store(home: Path) -> None:

@@ -252,7 +252,8 @@ def test_inputs_of_a_graph_whose_backward_comes_in_parts() -> None:
     w, _ = matrices()
     inputs: list[Any] = [w * 1, 5, w * 2, w * 3, w.detach().clone().requires_grad_()]
     run = compiled_parts.chained(Product, InParts(), torch.device("cpu"), autocast=False)
-    node = run(*inputs).grad_fn
+    result = run(*inputs)
+    node = result.grad_fn  # which says where it goes on as long as there is the result
     edges = compiled_parts.input_edges(node, [isinstance(each, torch.Tensor) for each in inputs])
     tensors = {at: each for at, each in enumerate(inputs) if isinstance(each, torch.Tensor)}
     assert edges == {at: tuple(torch.autograd.graph.get_gradient_edge(each))[:2] for at, each in tensors.items()}

@@ -12,6 +12,7 @@ from torchdynamo.backends.cuda_graphs.device import Device, Run
 from torchdynamo.backends.cuda_graphs.escape import Results
 from torchdynamo.backends.cuda_graphs.lanes import Lane
 from torchdynamo.backends.cuda_graphs.slots import Slots, address_of
+from torchdynamo.backends.cuda_graphs.turns import ResultPlace, as_list, captured_places, fits_in_places
 
 
 class Plan(NamedTuple):
@@ -35,10 +36,19 @@ class Plan(NamedTuple):
 
 
 class Recording:
-    """A capture, with the memory of its moving inputs and of its results."""
+    """A capture, with the memory of its moving inputs and of its results.
+
+    by_turns: results that escape are written by turns to two places, if they are small.
+    """
 
     def __init__(
-        self, plan: Plan, lane: Lane, inputs: Sequence[Any], fixed: Collection[int], escaping: Collection[int]
+        self,
+        plan: Plan,
+        lane: Lane,
+        inputs: Sequence[Any],
+        fixed: Collection[int],
+        escaping: Collection[int],
+        by_turns: bool = False,
     ) -> None:
         self.plan, self.lane = plan, lane
         index = plan.place.index or 0
@@ -57,8 +67,12 @@ class Recording:
         generators = [each for each in inputs if isinstance(each, torch.Generator)]
         with torch.no_grad():
             self.graph, made = plan.device.capture(plan.run, captured, lane.pool, index, generators)
-        made = list(made) if isinstance(made, (list, tuple)) else [made]
-        self.results = Results(made, seen, plan.visible, escaping, plan.constants)
+        self.results = Results(as_list(made), seen, plan.visible, escaping, plan.constants)
+        self.places: list[ResultPlace] = []
+        if by_turns and views and fits_in_places(self.results):
+            del made  # the memory of results that are copied is free for the captures that follow
+            with torch.no_grad():
+                self.places = captured_places(plan, self.results, seen, lane.pool, generators)
         self.saved_at: frozenset[int] = frozenset(self.results.saved_owners)
         self.saved_is_released = False  # captures may write to what this forward saves
         self.stream = plan.device.stream(index)
@@ -76,6 +90,7 @@ class Recording:
             self.plan.counted,
             results.template,
             results.copied,
+            [each.for_native() for each in self.places],
             results.lent,
             results.saved,
             results.inputs,

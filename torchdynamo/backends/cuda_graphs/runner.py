@@ -37,7 +37,9 @@ class WatchedCalls:
         self.addresses: list[int | None] = []
         self.staying: set[int] = set()  # positions of inputs that were at one address in all calls
         self.outliving: set[int] = set()  # positions of results that were alive at the next call
+        self.outliving_two = False  # one was alive at the call after that
         self._results: tuple[list[int], Any] | None = None
+        self._earlier: Any = None  # lease of the results before these
 
     def see_inputs(self, inputs: Sequence[Any]) -> None:
         """Compare addresses with the last call's, and look which of its results are alive."""
@@ -49,11 +51,13 @@ class WatchedCalls:
         if self._results is not None:
             positions, lease = self._results
             self.outliving.update(positions[at] for at in _native.alive(lease))
+        self.outliving_two |= self._earlier is not None and _native.is_alive(self._earlier)
 
     def see_results(self, results: Sequence[Any]) -> None:
         """Watch the results of a call, by weak references to their memory."""
         self.calls += 1
         positions = [at for at, each in enumerate(results) if is_strided(each)]
+        self._earlier = self._results and self._results[1]
         self._results = positions, _native.watch([results[at] for at in positions])
 
 
@@ -225,9 +229,11 @@ class Runner:
         if share_memory(inputs, plan.written - fixed):
             return Verdict(why=limits.ALIASED)
         everything = self.lanes.copies_all or plan.kind == "backward"
+        escaping = range(plan.visible) if everything else watch.outliving
+        by_turns = plan.kind == "inference" and not watch.outliving_two
         self.captures += 1
         try:
-            made = Recording(plan, lane, inputs, fixed, range(plan.visible) if everything else watch.outliving)
+            made = Recording(plan, lane, inputs, fixed, escaping, by_turns)
         except Exception as error:
             self.refused = True
             warn_user(f"a CUDA graph could not be recorded; kernels are launched one by one ({error})", FallbackWarning)

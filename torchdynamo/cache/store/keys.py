@@ -215,7 +215,13 @@ def _processor() -> str:
 
 
 def _devices() -> str:
-    """Return the GPUs that are in use; before the first use there are none for what is captured."""
-    if not torch.cuda.is_initialized():
-        return ""
+    """Return the GPUs that are in use; before the first use there are none for what is captured.
+
+    Those of its parent are a forked process's, though CUDA calls itself not initialized there.
+    """
+    return _visible_devices() if torch.cuda.is_initialized() or _visible_devices.cache_info().currsize else ""
+
+
+@functools.cache
+def _visible_devices() -> str:
     return str([str(torch.cuda.get_device_properties(at)) for at in range(torch.cuda.device_count())])

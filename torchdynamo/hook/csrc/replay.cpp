@@ -74,6 +74,19 @@ bool read_views(PyObject *list, std::vector<View> &into)
     return true;
 }
 
+bool read_places(PyObject *list, std::vector<Place> &into)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *launch, *lender;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "OO", &launch, &lender) || in<Lender>(lender) == nullptr)
+            return false;
+        into.emplace_back();
+        into.back().launch = Py_NewRef(launch);
+        into.back().lender = Py_NewRef(lender);
+    }
+    return true;
+}
+
 bool read_lent(PyObject *positions, PyObject *lender, Lent &into)
 {
     if (lender == Py_None)
@@ -130,6 +143,27 @@ bool copy_out(Take &take, PyObject *results)
             if (!put(results, group.positions[i], std::move(made[i])))
                 return false;
     }
+    return true;
+}
+
+// NULL: somebody has results in all of them.
+Place *free_place(Take &take)
+{
+    for (Place &place : take.places)
+        if (place.lease == nullptr || !is_used(*place.lease))
+            return &place;
+    return nullptr;
+}
+
+bool hand_out_place(Take &take, Place &place, PyObject *results, PyObject *keeper)
+{
+    Tensors made;
+    place.lease = lend_to(*in<Lender>(place.lender.get()), keeper, made);
+    size_t next = 0;
+    for (const Group &group : take.copied)
+        for (Py_ssize_t at : group.positions)
+            if (!put(results, at, std::move(made[next++])))
+                return false;
     return true;
 }
 
@@ -193,12 +227,14 @@ PyObject *td::replayed(Take &take, PyObject *recording, PyObject *lane, PyObject
 {
     c10::AutoGradMode no_grad(false);
     copy_in(take, inputs);
-    THPObjectPtr launched(PyObject_CallNoArgs(take.launch));
+    Place *place = free_place(take);
+    THPObjectPtr launched(PyObject_CallNoArgs(place != nullptr ? place->launch : take.launch));
     THPObjectPtr results(launched ? PyList_GetSlice(take.results, 0, PyList_GET_SIZE(take.results.get())) : nullptr);
     if (!results)
         return nullptr;
     count_versions(take.counted, inputs);
-    if (!copy_out(take, results) || !hand_out_inputs(take, inputs, results))
+    if (!(place != nullptr ? hand_out_place(take, *place, results, recording) : copy_out(take, results)) ||
+        !hand_out_inputs(take, inputs, results))
         return nullptr;
     THPObjectPtr lent(hand_out(take.lent, results, recording));
     THPObjectPtr saved(lent ? hand_out(take.saved, results, recording) : nullptr);
@@ -212,23 +248,23 @@ PyObject *td::replayed(Take &take, PyObject *recording, PyObject *lane, PyObject
     return results.release();
 }
 
-// take(layout, launch, moving, counted, results, copied, (lent, lender), (saved, saver), inputs, views, same, stream, order,
-//      is_forward, has_rest, follows_forward)
+// take(layout, launch, moving, counted, results, copied, places, (lent, lender), (saved, saver), inputs, views, same, stream,
+//      order, is_forward, has_rest, follows_forward)
 static PyObject *take(PyObject *, PyObject *args)
 {
     HANDLE_TH_ERRORS
-    PyObject *layout, *launch, *moving, *counted, *results, *copied, *lent, *lender, *saved, *saver, *inputs, *views, *same;
-    PyObject *order;
+    PyObject *layout, *launch, *moving, *counted, *results, *copied, *places, *lent, *lender, *saved, *saver, *inputs, *views;
+    PyObject *same, *order;
     unsigned long long stream;
     int is_forward, has_rest, follows_forward;
     auto made = std::make_unique<Take>();
-    if (!PyArg_ParseTuple(args, "OOO!OO!O!(OO)(OO)O!O!O!KO!ppp:take", &layout, &launch, &PyList_Type, &moving, &counted,
-                          &PyList_Type, &results, &PyList_Type, &copied, &lent, &lender, &saved, &saver, &PyList_Type,
-                          &inputs, &PyList_Type, &views, &PyList_Type, &same, &stream, &PyLong_Type, &order, &is_forward,
-                          &has_rest, &follows_forward))
+    if (!PyArg_ParseTuple(args, "OOO!OO!O!O!(OO)(OO)O!O!O!KO!ppp:take", &layout, &launch, &PyList_Type, &moving, &counted,
+                          &PyList_Type, &results, &PyList_Type, &copied, &PyList_Type, &places, &lent, &lender, &saved,
+                          &saver, &PyList_Type, &inputs, &PyList_Type, &views, &PyList_Type, &same, &stream,
+                          &PyLong_Type, &order, &is_forward, &has_rest, &follows_forward))
         return nullptr;
     if (in<InputLayout>(layout) == nullptr || !read_groups(moving, made->moving) || !read_positions(counted, made->counted) ||
-        !read_groups(copied, made->copied) || !read_lent(lent, lender, made->lent) ||
+        !read_groups(copied, made->copied) || !read_places(places, made->places) || !read_lent(lent, lender, made->lent) ||
         !read_lent(saved, saver, made->saved) || !read_pairs(inputs, made->inputs) || !read_views(views, made->views) ||
         !read_pairs(same, made->same))
         return nullptr;
@@ -263,7 +299,7 @@ static PyObject *replay(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 
 static PyMethodDef functions[] = {
     {"take", take, METH_VARARGS,
-     "take(layout, launch, moving, counted, results, copied, lent, saved, inputs, views, same, stream, order, is_forward,\n"
+     "take(layout, launch, moving, counted, results, copied, places, lent, saved, inputs, views, same, stream, order, is_forward,\n"
      "has_rest, follows_forward) -> how a recording is replayed, as its attribute `take`."},
     {"replay", (PyCFunction)(void (*)(void))replay, METH_FASTCALL,
      "replay(recording, inputs) -> its results. Raises ValueError if it was recorded for others."},

@@ -24,9 +24,16 @@ struct Lent {
     THPObjectPtr lender; // NULL: there are none
 };
 
+// Memory of a recording's own, to which one capture writes the results that are copied otherwise.
+struct Place {
+    THPObjectPtr launch, lender;
+    std::unique_ptr<Lease> lease; // of its latest results; NULL: there were none
+};
+
 struct Take {
     THPObjectPtr layout, launch, results, order;
     std::vector<Group> moving, copied;
+    std::vector<Place> places;
     Lent lent, saved;
     std::vector<View> views;
     std::vector<std::pair<Py_ssize_t, Py_ssize_t>> inputs, same; // (result, input), (result, result that it is)
