@@ -109,7 +109,7 @@ def outcome_of_one(events: list[CompileEvent]) -> str:
     return str(outcome_of(gm))
 
 
-@pytest.mark.parametrize("post", [False, True])
+@pytest.mark.parametrize("post", [pytest.param(False, marks=pytest.mark.long), True])
 @torch.no_grad()
 def test_inference_is_equal(post: bool) -> None:
     assert outcome(model(post=post), torch.randn(2, 5, 16)).startswith("4 blocks of ")
@@ -120,11 +120,10 @@ def test_gradients_are_equal(post: bool, leaf: bool) -> None:
     check_training(model(post=post), torch.randn(2, 5, 16, requires_grad=leaf))
 
 
-def test_saved_inputs_of_blocks_keep_their_memory() -> None:
+@pytest.mark.parametrize("leaf", [pytest.param(False, marks=pytest.mark.long), True])
+def test_saved_inputs_of_blocks_keep_their_memory(leaf: bool) -> None:
     """A block without a norm saves what it is given, and the next one may not write there."""
-
-    check_training(small(), torch.randn(4, 16))
-    check_training(small(), torch.randn(4, 16, requires_grad=True))
+    check_training(small(), torch.randn(4, 16, requires_grad=leaf))
 
 
 def test_tied_weights_get_the_sum_of_their_gradients() -> None:
@@ -150,7 +149,7 @@ def test_mixed_dtypes() -> None:
         torch.testing.assert_close(explained.result, net(x), rtol=5e-2, atol=5e-2)
 
 
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
 def test_sizes_may_vary(training: bool) -> None:
     net = small(5)
     compiled = torchdynamo.compile(net, backend="inductor", dynamic=True, fullgraph=True)
@@ -203,7 +202,7 @@ class Masked(nn.Module):
         return x
 
 
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_mask_of_all_blocks_is_made_to_numbers_once(bias: bool) -> None:
     from torch._inductor.utils import run_and_get_code
 

@@ -198,7 +198,7 @@ def test_layers_after_the_first_are_repeated(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
-@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("at", [0, pytest.param(3, marks=pytest.mark.long)])  # 3: also what the next test captures anew
 def test_a_layer_that_differs(name: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def calls(make: Callable[..., Any]) -> Any:
         whole = model()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from apart import command_in_a_fork
 from report_sample import graph_break, recompile, report
 
 from torchdynamo.__main__ import main
@@ -50,9 +48,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     def run(name: str, program: str) -> Path:
         folder = tmp_path_factory.mktemp(name)
         (folder / "program.py").write_text(program)
-        line = [sys.executable, "-m", "torchdynamo", "run", "--backend", "eager", "--quiet", "--report", "out.json"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        subprocess.run([*line, "program.py"], cwd=folder, env=environment, check=True, timeout=300)
+        line = ("run", "--backend", "eager", "--quiet", "--report", "out.json", "program.py")
+        assert command_in_a_fork(*line, cwd=folder).returncode == 0
         return folder / "out.json"
 
     return run

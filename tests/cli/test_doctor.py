@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apart import command_in_a_fork
 
 from torchdynamo.__main__ import main
 from torchdynamo.cli import doctor
@@ -28,6 +29,16 @@ def examined(folder: Path, python: str = sys.executable, **variables: str) -> tu
     given |= {name: value.replace("$PYTHONPATH", given["PYTHONPATH"]) for name, value in variables.items()}
     done = subprocess.run(
         [python, "-m", "torchdynamo", "doctor", "--json"], env=given, capture_output=True, text=True, timeout=300
+    )
+    return done.returncode, json.loads(done.stdout or f'"{done.stderr}"')
+
+
+def examined_here(folder: Path, **variables: str) -> tuple[int, list[dict[str, str]]]:
+    """The same in a copy of this process, for what the doctor reads when it is asked, not when a process begins."""
+    done = command_in_a_fork(
+        "doctor",
+        "--json",
+        **{"XDG_CACHE_HOME": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), **variables},
     )
     return done.returncode, json.loads(done.stdout or f'"{done.stderr}"')
 
@@ -74,7 +85,7 @@ def test_no_torch(tmp_path: Path) -> None:
 
 
 def test_no_compiler(tmp_path: Path) -> None:
-    found = fault(*examined(tmp_path, PATH=str(tmp_path)))
+    found = fault(*examined_here(tmp_path, PATH=str(tmp_path)))
     assert found["check"] == "compiler"
     assert found["text"] == "no C++ compiler: g++ is not on PATH"
     assert found["remedy"] == "apt install g++"
@@ -104,7 +115,7 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
     """Also for root, who may write anywhere."""
     taken = tmp_path / "taken"
     taken.write_text("")
-    found = fault(*examined(tmp_path, TORCHINDUCTOR_CACHE_DIR=str(taken / "inductor")))
+    found = fault(*examined_here(tmp_path, TORCHINDUCTOR_CACHE_DIR=str(taken / "inductor")))
     assert found["check"] == "Inductor's cache"
     assert found["text"] == f"{taken}/inductor cannot be made: {taken} is a file"
     assert found["remedy"].startswith("export TORCHINDUCTOR_CACHE_DIR=")
@@ -113,7 +124,7 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/sys"), reason="needs a folder that nobody can write to")
 def test_a_read_only_cache(tmp_path: Path) -> None:
-    found = fault(*examined(tmp_path, TORCHINDUCTOR_CACHE_DIR="/proc/sys/inductor"))
+    found = fault(*examined_here(tmp_path, TORCHINDUCTOR_CACHE_DIR="/proc/sys/inductor"))
     assert found["check"] == "Inductor's cache"
     assert found["text"].startswith("/proc/sys/inductor cannot be written to (")
     assert found["remedy"].startswith("export TORCHINDUCTOR_CACHE_DIR=")

@@ -113,7 +113,7 @@ def test_a_graph_that_cannot_be_recorded_is_said_so(tmp_path, monkeypatch) -> No
         ("deadly", 1, "ends the process: SIGKILL"),
         pytest.param("detached", 1, "gives wrong results: 0 gradients for eager's 1", marks=pytest.mark.long),
         ("eager", 0, "nothing fails"),
-        ("missing", 2, "there is no backend"),
+        pytest.param("missing", 2, "there is no backend", marks=pytest.mark.long),
     ],
 )
 def test_a_script_runs_alone(name: str, status: int, said: str, tmp_path: Path) -> None:
