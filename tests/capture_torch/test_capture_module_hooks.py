@@ -78,6 +78,48 @@ def test_compiled_once(fn: Use) -> None:
     assert len(_native.cache_entries(fn.__code__)) == 1  # type: ignore[attr-defined]
 
 
+def twice(out: Any) -> Any:
+    return out * 2
+
+
+def test_modules_share_what_was_compiled_whatever_their_hooks_are_numbered() -> None:
+    def layer() -> nn.Module:
+        made = nn.Linear(3, 3)
+        made.register_forward_pre_hook(lambda module, args, kwargs: (args, kwargs), with_kwargs=True)
+        made.register_forward_pre_hook(lambda module, args: (twice(args[0]),))
+        made.register_forward_hook(lambda module, args, out: twice(out))
+        return made
+
+    def fn(model: nn.Module, x: Any) -> Any:
+        return model(x) + 1
+
+    layers, x = [layer() for _ in range(3)], torch.arange(6.0).view(2, 3)
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for model in layers:
+        torch.testing.assert_close(compiled(model, x), fn(model, x), rtol=0, atol=0)
+    assert len(_native.cache_entries(fn.__code__)) == 1
+
+    with layers[1].register_forward_hook(lambda module, args, out: out - 1, prepend=True):
+        torch.testing.assert_close(compiled(layers[1], x), fn(layers[1], x), rtol=0, atol=0)
+    other = layers[2]._forward_pre_hooks_with_kwargs
+    other[[*layers[2]._forward_pre_hooks][1]] = True  # this one gets keywords then
+    layers[2]._forward_pre_hooks[[*layers[2]._forward_pre_hooks][1]] = lambda module, args, kwargs: (args, kwargs)
+    torch.testing.assert_close(compiled(layers[2], x), fn(layers[2], x), rtol=0, atol=0)
+
+
+def test_numbers_of_hooks_that_a_function_reads_are_its_own_modules() -> None:
+    def fn(model: nn.Module, x: Any) -> Any:
+        y = model(x)
+        return y, [number * 2 for number in model._forward_hooks]
+
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for _ in range(3):
+        model = nn.Linear(3, 3)
+        model.register_forward_hook(lambda module, args, out: out + 1)
+        x = torch.ones(2, 3)
+        torch.testing.assert_close(compiled(model, x), fn(model, x), rtol=0, atol=0)
+
+
 def test_hooks_that_stay_have_numbers_of_their_own() -> None:
     model, held = nn.Linear(3, 3), []
 

@@ -35,7 +35,7 @@ def found_by_position(vm: Machine, entity: Entity) -> bool:
         return len(entity.real) <= MANY and not any(map(hashed_by_program, dict.keys(entity.real)))
     varying = vm.builder.numbers.varying
     found = any(source.how == "key_at" and source.base is entity.source for source in varying)
-    return found and all(type(key) is int for key in dict.keys(entity.real))
+    return (found or entity.source in vm.registers) and all(type(key) is int for key in dict.keys(entity.real))
 
 
 def hashed_by_program(key: Any) -> bool:
@@ -72,7 +72,7 @@ def holds_running_key(vm: Machine, entity: Entity, key: Value) -> bool | None:
 
     None where it is another key, or a dict of which more must be known.
     """
-    if not isinstance(key, Symbol) or key.source is None or key.source.how != "key_at" or entity.source is None:
+    if not isinstance(key, (Symbol, Lazy)) or key.source is None or key.source.how != "key_at" or entity.source is None:
         return None
     if entity.real is MISSING or entity.touched or entity.payload is not None:
         return None

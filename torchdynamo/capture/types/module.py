@@ -53,6 +53,7 @@ def module_call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> 
     if goes_to_forward(vm, inner):
         if has_hooks(vm, self):
             way = way[:1]
+            let_numbers_differ(vm, self)
         else:
             forward = vm.method(self, "forward")
             inner, given = (forward, given) if forward is not None else (vm.getattr(self, "forward"), list(args))
@@ -99,6 +100,21 @@ def has_hooks(vm: Machine, self: Object) -> bool:
         boxes.append(box)
     vm.hookless = [vm.entity(box) for box in boxes if box.__class__ is Object]
     return False
+
+
+def let_numbers_differ(vm: Machine, self: Object) -> None:
+    """Leave open under which numbers a module's hooks are registered: each module has others.
+
+    PyTorch asks only which hooks get keywords, except where some are called on errors, too.
+    """
+    always = attributes.generic_getattr(vm, self, "_forward_hooks_always_called")
+    if always is not None and not is_empty(vm, always):
+        return
+    for name in ("_forward_hooks", "_forward_pre_hooks"):
+        box = attributes.generic_getattr(vm, self, name)
+        source = vm.entity(box).source if isinstance(box, Object) and box.pytype in PLAIN_DICTS else None
+        if source is not None:
+            vm.registers.add(source)
 
 
 def calls_hooks_on_errors(vm: Machine) -> bool:

@@ -68,7 +68,8 @@ def wrap_unaliased(vm: Machine, obj: Any, source: Source) -> Value:
     cls = type(obj)
     if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
         raise Break("unsupported type", type=class_name(cls))
-    if cls in PASSED_ON and source in vm.builder.numbers.varying:
+    registered = cls is int and source.how == "key_at" and source.base in vm.registers
+    if registered or (cls in PASSED_ON and source in vm.builder.numbers.varying):
         vm.guard(source, "TYPE_MATCH", cls)
         return Lazy(cls, source)
     if cls in CONSTANTS and not (cls is torch.Size and sizes.some_vary(vm, obj, source)):
