@@ -1,7 +1,8 @@
 """Tell which nodes of a graph run as they are, in Python, between pieces that a backend compiles.
 
-They take or give what no compiler of torch's operators knows: arrays, generators of random numbers, and numbers that
-come of these or of what tensors hold. Or autograd asks them for a backward that may run as the program wrote it.
+They take or give a value of the host, which no compiler of torch's operators knows: an array or a generator of random
+numbers. Or they take or give a number that comes of these, or of what a tensor holds. Or autograd asks them for a
+backward that may run as the program wrote it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,46 @@ def is_on_host(example: object) -> bool:
     return np is not None and isinstance(example, np.random.SeedSequence)
 
 
+def may_cross(example: object) -> bool:
+    """Return whether a value that is no tensor may be handed from one piece to another."""
+    return isinstance(example, SYMBOLIC) or is_on_host(example)
+
+
+def example_of(node: torch.fx.Node) -> object:
+    """Return the value that stands for what a node gives; None if nothing does."""
+    return node.meta.get("example_value")
+
+
+def takes_or_gives_host_value(node: torch.fx.Node) -> bool:
+    """Return whether a node takes or gives what no compiler knows."""
+    return node.target is of_numpy or any(map(is_on_host, map(example_of, (node, *node.all_input_nodes))))
+
+
+def is_for_host(node: torch.fx.Node) -> bool:
+    """Return whether no backend can be given a graph with this node.
+
+    One that draws from a generator of torch's, which it is given, is left to the backend.
+    """
+    if node.op in ("placeholder", "output"):
+        return False
+    given = [example for example in map(example_of, node.all_input_nodes) if not isinstance(example, torch.Generator)]
+    return node.target is of_numpy or any(map(is_on_host, (example_of(node), *given)))
+
+
+def draws_from_numpy(node: torch.fx.Node) -> bool:
+    """Return whether a node draws from a generator of NumPy's."""
+    kinds = () if np is None else (np.random.RandomState, np.random.Generator)
+    return any(isinstance(example, kinds) for example in map(example_of, node.all_input_nodes))
+
+
 def as_they_are(graph: torch.fx.Graph) -> set[torch.fx.Node]:
-    """Return the nodes that take or give what no compiler knows, or numbers that are made in another piece.
+    """Return the nodes that run as they are: also those of numbers that are made in another piece.
 
     A number that comes of a tensor, and that is used between the same two of these nodes, is left to the compiler.
     """
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
-    numbers = [node for node in graph.nodes if is_number(node)]
-    found = {
-        node
-        for node in nodes
-        if node.target is of_numpy or runs_as_written(node) or any(map(holds_host, (node, *node.all_input_nodes)))
-    }
+    numbers = [node for node in graph.nodes if isinstance(example_of(node), SYMBOLIC)]
+    found = {node for node in nodes if runs_as_written(node) or takes_or_gives_host_value(node)}
     while True:
         pieces = pieces_between(nodes, found)
         crossing = [each for each in numbers if len({pieces.get(near) for near in (each, *each.users)}) > 1]
@@ -59,21 +88,8 @@ def pieces_between(nodes: Sequence[torch.fx.Node], borders: Collection[torch.fx.
     return found
 
 
-def is_number(node: torch.fx.Node) -> bool:
-    """Return whether a node gives a number of the graph."""
-    return isinstance(node.meta.get("example_value"), SYMBOLIC)
-
-
-def holds_host(node: torch.fx.Node) -> bool:
-    """Return whether a node gives what no compiler knows."""
-    return is_on_host(node.meta.get("example_value"))
-
-
 def has_host_nodes(gm: torch.fx.GraphModule) -> bool:
-    """Return whether a graph or a body in it runs NumPy, or makes generators of random numbers.
-
-    One that draws from a generator of torch's, which it is given, is left to the backend.
-    """
+    """Return whether a graph or a body in it runs NumPy, or makes generators of random numbers."""
     return any(map(is_for_host, nodes_in(gm)))
 
 
@@ -90,27 +106,3 @@ def nodes_in(gm: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
     for each in gm.modules():
         if isinstance(each, torch.fx.GraphModule):
             yield from each.graph.nodes
-
-
-def is_for_host(node: torch.fx.Node) -> bool:
-    """Return whether no backend can be given a graph with this node."""
-    if node.op in ("placeholder", "output"):
-        return False
-    known = node.target is of_numpy or is_on_host(node.meta.get("example_value"))
-    return known or takes_arrays(node) or draws_from_numpy(node)
-
-
-def takes_arrays(node: torch.fx.Node) -> bool:
-    """Return whether a node takes an array, which may be an input of the graph."""
-    return any(is_array(each.meta.get("example_value")) for each in node.all_input_nodes)
-
-
-def draws_from_numpy(node: torch.fx.Node) -> bool:
-    """Return whether a node draws from a generator of NumPy's."""
-    examples = (each.meta.get("example_value") for each in node.all_input_nodes)
-    return np is not None and any(isinstance(each, (np.random.RandomState, np.random.Generator)) for each in examples)
-
-
-def may_cross(example: object) -> bool:
-    """Return whether a value that is no tensor may be handed from one piece to another."""
-    return isinstance(example, SYMBOLIC) or is_on_host(example)
