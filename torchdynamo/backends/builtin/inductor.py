@@ -10,7 +10,6 @@ import torch.fx
 from torchdynamo.backends.artifacts.aot.noting import keep_notes, noting
 from torchdynamo.backends.cache_key import Decompositions
 from torchdynamo.backends.checked_contents import Checked
-from torchdynamo.backends.constants import kept_apart
 from torchdynamo.backends.cpp_kernels import as_in_eager
 from torchdynamo.backends.cuda_graphs.direct import called_directly
 from torchdynamo.backends.cuda_graphs.seam import (
@@ -27,6 +26,7 @@ from torchdynamo.backends.decompositions import with_our_rows
 from torchdynamo.backends.disk_caches import disk_caches
 from torchdynamo.backends.freezing import OPTION as FREEZING
 from torchdynamo.backends.freezing import WithConstants, freezable
+from torchdynamo.backends.frozen_constants import kept_apart
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.input_checks import without_input_checks
 from torchdynamo.backends.joint_pass import before_inductors

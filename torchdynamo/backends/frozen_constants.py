@@ -1,7 +1,8 @@
 """Keep the constants that Inductor makes of parameters from being results, and from outliving what it has compiled.
 
-Inductor returns a constant as it is, so that a program that writes to a result would find the change in the next
-call's. And it keeps each module of generated code, whose attributes the constants are, for the life of the process.
+It makes some where its setting "freezing" is on. It returns a constant as it is, so that a program that writes to a
+result would find the change in the next call's. And it keeps each module of generated code, whose attributes the
+constants are, for the life of the process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _library.impl("fresh", lambda values: values.new_empty_strided(values.shape, val
 
 
 def kept_apart(inner_compile: InnerCompile) -> InnerCompile:
-    """Return Inductor's function that compiles one graph, with constants that are no results and die with it."""
+    """Return Inductor's function that compiles one graph, with frozen constants that are no results and die with it."""
 
     @functools.wraps(inner_compile)
     def compile_(gm: torch.fx.GraphModule, *args: Any, **options: Any) -> Any:
@@ -45,8 +46,9 @@ def kept_apart(inner_compile: InnerCompile) -> InnerCompile:
         from torch._inductor.codecache import PyCodeCache
 
         settings: Any = _inductor.config
-        if settings.freezing:
-            copy_constant_results(gm.graph)
+        if not settings.freezing:
+            return inner_compile(gm, *args, **options)
+        copy_constant_results(gm.graph)
         known = set(map(id, PyCodeCache.modules))
         made = inner_compile(gm, *args, **options)
         for module in list(PyCodeCache.modules):
