@@ -55,16 +55,25 @@ def evaluate(
         known: dict[torch.fx.Node, Any] = {each: at_entry(each) for each in wanted if each.op == "placeholder"}
         if known and (written or any(each is None for each in known.values())):
             return None
-        with torch.no_grad(), Deterministic():
-            for each in wanted:
-                if each not in known:
-                    known[each] = run(each, known)
-                    if size_of(known[each]) > MOST_ELEMENTS:
-                        return None
-    except Exception:
+        run_all(wanted, known)
+    except NotConstant:
         return None
     result = known[node]
     return result if isinstance(result, torch.Tensor) else None
+
+
+def run_all(nodes: Sequence[torch.fx.Node], known: dict[torch.fx.Node, Any]) -> None:
+    """Add the results of nodes to those that are known. Raises NotConstant if they cannot be computed, or are large."""
+    with torch.no_grad(), Deterministic():
+        for node in nodes:
+            if node in known:
+                continue
+            try:
+                known[node] = run(node, known)
+            except Exception as error:  # an operator's, for these values: the graph raises it where it runs
+                raise NotConstant from error
+            if size_of(known[node]) > MOST_ELEMENTS:
+                raise NotConstant
 
 
 def run(node: torch.fx.Node, known: dict[torch.fx.Node, Any]) -> Any:
@@ -101,7 +110,7 @@ def is_constant(node: torch.fx.Node, record: WorldRecord) -> bool:
     if all(isinstance(item, SYMBOLIC) for item in examples):
         return is_of_numbers(node)
     tensors = all(isinstance(item, torch.Tensor) and not record.changed(item) for item in examples)
-    return tensors and all(may_be_small(item, node.op == "placeholder") for item in examples)
+    return tensors and all(map(is_small if node.op == "placeholder" else may_be_small, examples))
 
 
 def is_operation(node: torch.fx.Node) -> bool:
@@ -117,13 +126,15 @@ def is_of_numbers(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and getattr(node.target, "__module__", None) == "_operator"
 
 
-def may_be_small(fake: torch.Tensor, entered: bool) -> bool:
-    """Return whether computing a tensor may cost next to nothing: a size that depends on contents is seen afterwards.
+def is_small(fake: torch.Tensor) -> bool:
+    """Return whether reading a tensor costs next to nothing in each run: its size is no symbol, and guarded."""
+    return type(fake.numel()) is int and may_be_small(fake)
 
-    entered: it is an input, of which guards know the size if it is a constant.
-    """
+
+def may_be_small(fake: torch.Tensor) -> bool:
+    """Return whether computing a tensor may cost next to nothing: a symbolic size is seen when it has been computed."""
     count = fake.numel()
-    return fake.device.type == "cpu" and (count <= MOST_ELEMENTS if type(count) is int else not entered)
+    return fake.device.type == "cpu" and (type(count) is not int or count <= MOST_ELEMENTS)
 
 
 def size_of(real: Any) -> int:
