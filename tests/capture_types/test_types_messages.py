@@ -75,6 +75,25 @@ def softmaxes(x: Any) -> Any:
     return functional.softmax(x) + functional.softmin(x, None, 3) + by_rows.view(4) + functional.softmax(x, -1)
 
 
+class Warns(torch.nn.Module):
+    def __init__(self, level: int, inner: Any = None) -> None:
+        super().__init__()
+        self.level, self.inner = level, inner
+
+    def forward(self, x: Any) -> Any:
+        warnings.warn(f"{self.level} up", stacklevel=self.level)
+        return x + 1 if self.inner is None else self.inner(x)
+
+
+WARNING = [Warns(1), Warns(2, Warns(3)), Warns(4), Warns(3, Warns(5)), torch.nn.Softmax(), torch.nn.LogSoftmax()]
+
+
+def calls_modules(x: Any) -> Any:
+    for each in WARNING:
+        x = each(x)
+    return x
+
+
 def seen(fn: Any, action: Any) -> Any:
     """What a call of `fn` gives and says."""
     globals().pop("__warningregistry__", None)
@@ -87,9 +106,9 @@ def seen(fn: Any, action: Any) -> Any:
 
 
 @pytest.mark.parametrize("action", ["always", "ignore", "default", "error"])
-@pytest.mark.parametrize("fn", [warns, logs, breaks, catches, softmaxes])
+@pytest.mark.parametrize("fn", [warns, logs, breaks, catches, softmaxes, calls_modules])
 def test_messages(fn: Any, action: str) -> None:
-    if action == "error" and fn in (warns, breaks, softmaxes):
+    if action == "error" and fn in (warns, breaks, softmaxes, calls_modules):
         pytest.skip("raises")
     torchdynamo.reset()
     LOG.setLevel(logging.INFO)
@@ -98,6 +117,14 @@ def test_messages(fn: Any, action: str) -> None:
     for _ in range(2):
         assert seen(compiled, action) == wanted
     assert len(_native.cache_entries(fn.__code__)) == 1
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+def test_a_module_in_one_that_is_compiled(level: int) -> None:
+    module = Warns(1, Warns(level))
+    compiled = torchdynamo.compile(module, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert seen(lambda x: compiled(x), "always") == seen(lambda x: module(x), "always")
 
 
 def test_filters_and_levels_that_change() -> None:

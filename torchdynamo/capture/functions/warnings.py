@@ -1,7 +1,8 @@
 """`warnings.warn`: said in order, where the frame's effects are done.
 
-A warning is attributed to a frame so many calls up. Frames that are followed are known: their file and line are. For
-those above, the stack is looked at when it is said. What the filters make an error is raised in its place.
+A warning is attributed to a frame so many calls up. Of functions that are inlined, and of those that a model stands
+for, file and line are known. For those above, the stack is looked at when it is said. What the filters make an error is
+raised in its place.
 
 `warnings.catch_warnings` and the functions that change filters are followed as they are written: they assign names of
 the module `warnings`. Under filters of the frame's own, what is to be done with a warning is known, and goes with it.
@@ -12,12 +13,15 @@ from __future__ import annotations
 import sys
 import types
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
-from torchdynamo.capture.frame import Frame
+from torchdynamo.bytecode.decode import decode
+from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function
+from torchdynamo.core.call_sites import Passed, namespace
 from torchdynamo.core.signals import Break, Restart
+from torchdynamo.core.source import Source
 from torchdynamo.core.value import NO_ITEMS, NONE, ONE, Known, Object, Value
 
 REST = "__resume_at_"  # how codegen names the rest of a function: one activation of the user's, several frames
@@ -37,7 +41,7 @@ def warn(
 ) -> Value:
     text, kind = text_and_category(vm, message, category)
     level = max(vm.known(stacklevel, "stacklevel"), 1)
-    frames = [frame for frame in vm.frames if frame.globals.source is not None]
+    frames = activations(vm)
     prefixes = vm.concretely(skip_file_prefixes)
     if prefixes != ():
         level, frames = max(level, 2), frames_outside(frames, prefixes)
@@ -45,7 +49,7 @@ def warn(
             raise Break("builtin with effects", name="warnings.warn")
     frame = frames[-level] if level <= len(frames) else None
     module = vm.constant(None if frame is None else frame.globals.real.get("__name__") or "<string>")
-    line = frame.position().line if frame is not None else None
+    line = frame.line if frame is not None else None
     changed = newest_change(vm)
     decided = vm.known(vm.call(Known(action_for), [Known(text), Known(kind), module, Known(line)], {}), "action")
     if decided == "unknown" or (frame is None and changed is not None):
@@ -59,16 +63,45 @@ def warn(
             raise Break("builtin with effects", name="warnings.warn")
         hand_over(vm, changed, decided, (text, kind, line), frame)
     else:
-        warned = DeferredWarning(vm, decided, text, kind, frame, line, level - len(frames))
+        warned = DeferredWarning(vm, decided, text, kind, frame, level - len(frames))
         vm.effects.defer(f"{WARNS}{kind.__name__} {text!r}", warned)
     return NONE
 
 
-def frames_outside(frames: list[Frame], prefixes: Any) -> list[Frame]:
+class Activation(NamedTuple):
+    """A call of a Python function that is being captured, where it stands."""
+
+    code: types.CodeType
+    line: int | None
+    globals: Globals
+
+
+def activations(vm: Machine) -> list[Activation]:
+    """Return the calls that eager would have on its stack, outermost first, from the captured frame on."""
+    found = []
+    for frame in vm.frames:
+        found += [activation_of(vm, each) for each in frame.passed]
+        if frame.globals.source is not None:  # a polyfill stands for C, which has no frame
+            found.append(Activation(frame.raw, frame.position().line, frame.globals))
+    return found
+
+
+def activation_of(vm: Machine, passed: Passed) -> Activation:
+    """Return the call of a function that a model stands for."""
+    code = passed.code()
+    assert code is not None
+    places = {each.offset: each.position for each in decode(code).instructions}
+    position = places[passed.offset]
+    home = Source("dict", Source("module", None, passed.module))
+    names = Globals(namespace(passed.module), home, vm.roots.builtins)
+    return Activation(code, None if position is None else position.lineno, names)
+
+
+def frames_outside(frames: list[Activation], prefixes: Any) -> list[Activation]:
     """Return the frames that count as callers of the last one, and it: those of files that begin otherwise."""
     if type(prefixes) is not tuple or not all(type(each) is str for each in prefixes):
         raise Break("builtin with effects", name="warnings.warn")
-    return [*(each for each in frames[:-1] if not each.raw.co_filename.startswith(prefixes)), frames[-1]]
+    return [*(each for each in frames[:-1] if not each.code.co_filename.startswith(prefixes)), frames[-1]]
 
 
 def is_hooked(vm: Machine) -> bool:
@@ -76,7 +109,7 @@ def is_hooked(vm: Machine) -> bool:
     return vm.effects.wrote_names and any(vm.effects.renames(vars(warnings), name) for name in HOOKS)
 
 
-def hand_over(vm: Machine, changed: FiltersChange, decided: str, what: tuple[Any, ...], frame: Frame) -> None:
+def hand_over(vm: Machine, changed: FiltersChange, decided: str, what: tuple[Any, ...], frame: Activation) -> None:
     """Hand a warning to the function that the frame has assigned, once for each place since the filters changed."""
     text, kind, line = what
     if decided in ("default", "module"):
@@ -86,7 +119,7 @@ def hand_over(vm: Machine, changed: FiltersChange, decided: str, what: tuple[Any
         changed.said.add(key)
     elif decided not in ("always", "all"):
         raise Break("builtin with effects", name="warnings.warn")
-    place: list[Value] = [Known(each) for each in (text, kind, frame.raw.co_filename, line)]
+    place: list[Value] = [Known(each) for each in (text, kind, frame.code.co_filename, line)]
     vm.call(Known(show_message), place, {})
 
 
@@ -138,12 +171,11 @@ class DeferredWarning:
         action: str,
         text: str,
         kind: type[Warning],
-        frame: Frame | None,
-        line: int | None,
+        frame: Activation | None,
         above: int,
     ) -> None:
         self.vm, self.action, self.step = vm, action, vm.step
-        self.text, self.kind, self.frame, self.line, self.above = text, kind, frame, line, above
+        self.text, self.kind, self.frame, self.above = text, kind, frame, above
 
     def __call__(self, emit: Emitter) -> None:
         log = getattr(warnings._showwarnmsg_impl, "__self__", None)  # type: ignore[attr-defined]
@@ -157,8 +189,8 @@ class DeferredWarning:
             emit.op("CALL", (3, ()))
         else:
             emit.const(0)
-            emit.const(self.frame.raw.co_filename)
-            emit.const(self.line)
+            emit.const(self.frame.code.co_filename)
+            emit.const(self.frame.line)
             emit.namespace(self.frame.globals)
             emit.const(self.action if newest_change(self.vm) else None)
             emit.op("CALL", (7, ()))
