@@ -55,14 +55,15 @@ def softmax(vm: Machine, fn: Callable[..., Any], args: Sequence[Value], given: d
     return vm.emit("call_function", fn, [tensor], {"dim": Known(0 if dims in (0, 1, 3) else 1), **rest})
 
 
-def softmax_of(fn: Callable[..., Any]) -> Callable[..., Value]:
-    """Return the rule of one of the functions."""
-    return lambda vm, /, *args, **kwargs: softmax(vm, fn, args, kwargs)
+def model_softmax(fn: Callable[..., Any]) -> None:
+    """Register the model of a function; none for a function that the program has put in its place."""
+    if fn.__module__ == torch.nn.functional.__name__:
+        function(fn)(lambda vm, /, *args, **kwargs: softmax(vm, fn, args, kwargs))
 
 
-for each in (torch.nn.functional.softmax, torch.nn.functional.log_softmax, torch.nn.functional.softmin):
-    if each.__module__ == torch.nn.functional.__name__:  # and not a function that the program has put in its place
-        function(each)(softmax_of(each))
+model_softmax(torch.nn.functional.softmax)
+model_softmax(torch.nn.functional.log_softmax)
+model_softmax(torch.nn.functional.softmin)
 
 
 # -- flex_attention ---------------------------------------------------------------------------------------------------
