@@ -1,5 +1,7 @@
-"""Whether autograd follows a tensor, where only a later run can tell: in a captured backward, which is not told whether
-the gradients it is given have histories of their own, and mostly not in which grad mode it runs.
+"""Refuse what depends on whether autograd follows a tensor, where only a later run can tell.
+
+That is so in a captured backward: it is not told whether the gradients it is given have histories of their own, and
+mostly not in which grad mode it runs.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchdynamo.capture.torch import contents, numpy_arrays, numpy_memory, numpy_numbers
+from torchdynamo.capture.torch import numpy_arrays, numpy_memory, numpy_numbers, stacked_numbers
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
@@ -115,7 +115,7 @@ def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
     if numpy_arrays.flowing(vm, data) is not None and not args:
         return FLOWING_TENSOR[np.ndarray](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:
-        stacked = None if args else contents.stacked(vm, data, kwargs)
+        stacked = None if args else stacked_numbers.stacked(vm, data, kwargs)
         return stacked or vm.emit("call_function", torch.tensor, [data, *args], with_dtype(vm, data, kwargs))
     if args or not kwargs.keys() <= {"dtype", "device"}:
         raise Break("unsupported argument", what="tensor", type="ndarray")

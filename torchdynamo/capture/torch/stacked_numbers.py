@@ -1,4 +1,4 @@
-"""Tensors made of lists with tensors in them: `torch.tensor([loss.max(), 1])`.
+"""Make tensors of lists with tensors in them: `torch.tensor([loss.max(), 1])`.
 
 PyTorch asks each tensor for its number, in Python, which a graph need not: the numbers are stacked where they are. That
 is the same for what no conversion can make another number, or refuse.
@@ -39,7 +39,7 @@ def stacked(vm: Machine, data: Value, kwargs: dict[str, Value]) -> Value | None:
     device = device_of(options.get("device"))
     if device is None or len(known) < len(kinds) or not all(is_exact(kind, wanted) for kind in known):
         return None
-    made = [converted(vm, number, wanted, Known(device)) for number in numbers]
+    made = [as_element(vm, number, wanted, device) for number in numbers]
     for size in reversed(shape):  # a view of a flat stack would have it as its base
         rows = [vm.new(list, made[start : start + size]) for start in range(0, len(made), size)]
         made = [vm.emit("call_function", torch.stack, [row], {}) for row in rows]
@@ -97,13 +97,20 @@ def is_exact(kind: torch.dtype, wanted: Any) -> bool:
     return kind in INTEGERS if wanted is torch.int64 else kind is wanted and kind in INTEGERS | FLOATS
 
 
-def converted(vm: Machine, number: Value, wanted: torch.dtype, device: Known) -> Value:
-    """Return a tensor without dimensions of a number."""
+def as_element(vm: Machine, number: Value, wanted: torch.dtype, device: torch.device) -> Value:
+    """Return a number as a tensor without dimensions.
+
+    A tensor takes the steps that its number would take by way of Python, whose floats are doubles.
+    """
     if not isinstance(number, TensorNode):
-        return vm.emit("call_function", torch.tensor, [number], {"dtype": Known(wanted), "device": device})
-    kind, elsewhere = number.fake.dtype, number.fake.device != device.obj
+        return vm.emit("call_function", torch.tensor, [number], {"dtype": Known(wanted), "device": Known(device)})
+    kind = number.fake.dtype
+    steps: list[Any] = [] if kind is wanted else [wanted]
+    if steps and kind is not torch.float64 and wanted not in (torch.float64, torch.int64):
+        steps.insert(0, torch.float64)
+    if number.fake.device != device:
+        steps.append(device)
     made: Value = number
-    if kind not in (wanted, torch.float64) and wanted is not torch.int64:
-        made = vm.call_method(made, "to", Known(torch.float64))
-    made = made if kind is wanted else vm.call_method(made, "to", Known(wanted))
-    return vm.call_method(made, "to", device) if elsewhere else made
+    for step in steps:
+        made = vm.call_method(made, "to", Known(step))
+    return made
