@@ -34,6 +34,7 @@ from torchdynamo.capture.torch import dynamic_marks
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.codegen import Written
 from torchdynamo.codegen.deopt import Bailout
+from torchdynamo.core import learned
 from torchdynamo.core.call_sites import CallSite
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Roots
@@ -88,7 +89,6 @@ def complain(code: CodeType, root: Path, kind: str, text: str) -> None:
 
 
 logger = logging.getLogger("torchdynamo.cache")
-_raised: set[Path] = set()  # entries for which a call of the program's was made that raised: they are not tried again
 _complained: set[tuple[str, Path]] = set()
 
 
@@ -167,7 +167,7 @@ def stored(key: keys.FrameKey, code: CodeType) -> Iterator[tuple[Path, Path]]:
     for root in (*places.baked(), places.folder()):
         try:
             for path in places.entries_at(root, key.name):
-                if path not in _raised:
+                if path not in learned.record(code).raising:
                     yield root, path
         except places.Untrusted as error:
             complain(code, root, "trust", str(error))
@@ -197,7 +197,7 @@ def read(
         return None
     except CallRaised as error:  # not to be called a third time: eager is next
         tell(code, f"{notes.NO_FIT}: {error}")
-        _raised.add(path)
+        learned.record(code).raising |= {path}
         raise NotYet from None
     except places.Untrusted as error:
         complain(code, root, "trust", str(error))

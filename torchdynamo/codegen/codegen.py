@@ -15,7 +15,7 @@ from torchdynamo.capture.exits import BreakExit, Return
 from torchdynamo.capture.functions.torch_autograd_objects import check_unchanged
 from torchdynamo.capture.functions.torch_checkpoint import check_runs_again
 from torchdynamo.capture.speculate.branches import were_noticed
-from torchdynamo.capture.speculate.cached_calls import were_changed
+from torchdynamo.capture.speculate.inlined_caches import were_changed
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.codegen import replay

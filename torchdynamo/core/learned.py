@@ -6,6 +6,7 @@ Data only: each field is written and read by the module that its comment names.
 from __future__ import annotations
 
 import weakref
+from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
 
@@ -58,6 +59,7 @@ class CodeRecord:
         "graphs",
         "not_speculated",
         "number",
+        "raising",
         "ran_eagerly",
         "results",
         "returned",
@@ -73,6 +75,7 @@ class CodeRecord:
         self.first_runs = 0  # runs that set something up: first_run.py
         self.not_speculated = False  # an assertion failed although nothing was raised: capture/speculate/assertions.py
         self.filled_caches = False  # it has run as written to fill caches that it asks: capture/types/lru_cache.py
+        self.raising: frozenset[Path] = frozenset()  # stored entries that call what raises: warm_start.py
         self.ran_eagerly = False  # it has run once under a stance that runs the first call eagerly: stances.py
         # owner -> sources found to vary in the function or its continuations: cache/dynamic_sources.py
         self.varied: dict[int, frozenset[Source]] = {}

@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from torchdynamo.capture.vm.cached_calls import CACHED, CachedCall, ask, guard_of_result, holds, key_of
+from torchdynamo.capture.vm.cached_calls import (
+    CACHED,
+    CachedCall,
+    ask,
+    guard_of_result,
+    holds,
+    key_of,
+    most_results,
+)
 from torchdynamo.core import call_sites
 from torchdynamo.core.call_sites import Call
 from torchdynamo.core.source import Guard, Source
@@ -35,7 +43,7 @@ def call_again(calls: Sequence[CachedCall], load: Callable[[Source], Any], check
     given = [arguments(call, load) for call in calls]
     for function in set(functions):
         own = [call for call, called in zip(calls, functions, strict=True) if called is function]
-        if not keeps(function, own):
+        if not has_room(function, own):
             raise AnotherResult(f"{own[0].function} has no room for more results")
     for call, function, (args, named) in zip(calls, functions, given, strict=True):
         check()
@@ -73,12 +81,10 @@ def calling(cached: CachedCall, load: Callable[[Source], Any]) -> Call:
     return FunctionType(call_sites.code_at(place.filename, place.function, place.line), space)
 
 
-def keeps(function: Any, calls: Sequence[CachedCall]) -> bool:
+def has_room(function: Any, calls: Sequence[CachedCall]) -> bool:
     """Return whether a cache keeps the results of these calls too, and drops none for them."""
-    if type(function) is not CACHED:
-        return False
-    _, _, most, size = CACHED.cache_info(function)
-    return most is None or size + len({repr((call.args, call.named)) for call in calls}) <= most
+    most, more = most_results(function), len({repr((call.args, call.named)) for call in calls})
+    return more <= most and CACHED.cache_info(function)[3] + more <= most
 
 
 def guards_of_results(calls: Sequence[CachedCall], load: Callable[[Source], Any]) -> list[Guard]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from torchdynamo.capture.speculate import cached_calls
+from torchdynamo.capture.speculate import inlined_caches
 from torchdynamo.capture.vm.cached_calls import (
     CACHED,
     CachedCall,
@@ -15,8 +15,8 @@ from torchdynamo.capture.vm.cached_calls import (
     cache_asked,
     guard_of_result,
     holds,
-    keeps_results,
     key_of,
+    most_results,
     same,
 )
 from torchdynamo.capture.vm.effect_kinds import Change, EffectKind
@@ -43,23 +43,25 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """Ask the real cache, as eager would, where it would be asked for the very same objects.
 
     For arguments that only exist in this frame no answer can be in it yet: then the function itself is inlined. For
-    numbers of the graph there may be one, which is another for each: see speculate/cached_calls.py.
+    numbers of the graph there may be one, which is another for each: see speculate/inlined_caches.py.
     """
     entity = vm.entity(self)
     if entity.real is MISSING:
         return CACHED_CALL[CACHED](vm, self, list(args), dict(kwargs))
     given = [*args, *kwargs.values()]
     presumed = Assumption.CACHES not in vm.builder.numbers.dropped
-    numbers = presumed and any(cached_calls.holds_number(vm, value) for value in given)
+    numbers = presumed and any(inlined_caches.holds_number(vm, value) for value in given)
     if numbers or any(made_here(vm, value) for value in given):
         inner = wrapped(vm, entity)
         if numbers:
-            return cached_calls.follow(vm, inner, list(args), dict(kwargs))
+            return inlined_caches.inline(vm, inner, list(args), dict(kwargs))
         return vm.call(inner, list(args), dict(kwargs))
-    if not keeps_results(entity.real):
+    if not most_results(entity.real):
         return vm.call(wrapped(vm, entity), list(args), dict(kwargs))
-    real = [same_object(vm, value, {}) for value in args]
-    named = {name: same_object(vm, value, {}) for name, value in kwargs.items()}
+    made: dict[int, Any] = {}
+    listed = [argument(vm, value, made) for value in args]
+    by_name = {name: argument(vm, value, made) for name, value in kwargs.items()}
+    real, named = [each.real for each in listed], {name: each.real for name, each in by_name.items()}
     try:
         hash((*real, *named.values()))
     except Exception as error:
@@ -81,7 +83,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     if guard is None:
         raise unknown_call()
     vm.guard(*guard[:3])
-    note_call(vm, entity, args, kwargs, found, at_entry=at_entry)
+    note_call(vm, entity, listed, by_name, found, at_entry=at_entry)
     if can_change(found):  # one object for all callers
         return wrap(vm, found, Source("pinned", None, Pinned(found)))
     return lift(vm, found)
@@ -112,8 +114,8 @@ def refuse_call(vm: Machine, entity: Entity, at_entry: bool) -> None:
         raise NotYet
     if entity.source is None:
         raise unknown_call()
-    most = CACHED.cache_info(entity.real)[2]
-    if most is not None and sum(cache_asked(guard) is entity.source for guard in vm.guards.values()) >= most:
+    asked = sum(cache_asked(guard) is entity.source for guard in vm.guards.values())
+    if asked >= most_results(entity.real):
         learned.crowded.add(entity.real)
     if entity.real in learned.crowded:
         raise unknown_call()
@@ -159,8 +161,8 @@ def is_constant_of(own: dict[str, Any], name: str, value: Value) -> bool:
 def note_call(
     vm: Machine,
     entity: Entity,
-    args: Sequence[Value],
-    named: Mapping[str, Value],
+    args: Sequence[Argument],
+    named: Mapping[str, Argument],
     found: Any,
     *,
     at_entry: bool,
@@ -170,21 +172,16 @@ def note_call(
     at_entry: all that the function could see was then as it is when the frame begins. Where it was not, the cache held
     the result before, and has to hold it there. Where the call cannot be written, the capture serves this process only.
     """
-    given = [argument_of(vm, value) for value in (*args, *named.values())]
-    plain = type(found) in CONSTANTS and is_plain(found) and all(each is not NOWHERE for each in given)
+    listed, pairs = tuple(each.stored for each in args), tuple((name, each.stored) for name, each in named.items())
+    plain = type(found) in CONSTANTS and is_plain(found)
+    plain &= all(each is not NOWHERE for each in (*listed, *(stored for _, stored in pairs)))
     if not plain or entity.source is None:
         vm.of_process[RESULT] = None
         return
     place, line = vm.position(), line_of(vm.frames)
-    pairs = tuple(zip(named, given[len(args) :], strict=True))
     position = None if place is None else tuple(place)
     module = "" if line is None else line[0].module
-    vm.cached_calls.append(
-        CachedCall(entity.source, tuple(given[: len(args)]), pairs, found, at_entry, position, module)
-    )
-
-
-NOWHERE = object()
+    vm.cached_calls.append(CachedCall(entity.source, listed, pairs, found, at_entry, position, module))
 
 
 def is_plain(obj: Any) -> bool:
@@ -192,16 +189,48 @@ def is_plain(obj: Any) -> bool:
     return all(map(is_plain, obj)) if type(obj) is tuple else type(obj) in CONSTANTS and not holds_nan(obj)
 
 
-def argument_of(vm: Machine, value: Value) -> Any:
-    """Return an argument as a constant, a source or a tuple of these; NOWHERE if it is none."""
+class Argument(NamedTuple):
+    """An argument of a call of a real function: as it is passed, and as another process finds it."""
+
+    real: Any
+    stored: Any  # a constant, a source or a tuple of these; NOWHERE if it is none
+
+
+NOWHERE = object()
+
+
+def argument(vm: Machine, value: Value, made: dict[int, Any]) -> Argument:
+    """Return the argument that the real cache would see, whose identity is guarded, or an equal one made for real.
+
+    made: by reference, the objects that the frame has made, of which there are real ones now.
+    """
     if value.__class__ is not Object:
         obj = vm.concretely(value)
-        return obj if is_plain(obj) else NOWHERE
+        return Argument(obj, obj if is_plain(obj) else NOWHERE)
     if value.pytype is tuple:
-        parts = tuple(argument_of(vm, item) for item in vm.iterate(value))
-        return NOWHERE if any(part is NOWHERE for part in parts) else parts
-    source = vm.entity(value).source
-    return NOWHERE if source is None else source
+        parts = [argument(vm, item, made) for item in vm.iterate(value)]
+        whole, stored = tuple(part.real for part in parts), tuple(part.stored for part in parts)
+        return Argument(whole, NOWHERE if any(each is NOWHERE for each in stored) else stored)
+    real, source = real_object(vm, value, made), vm.entity(value).source
+    return Argument(real, NOWHERE if source is None else source)
+
+
+def real_object(vm: Machine, value: Object, made: dict[int, Any]) -> Any:
+    """Return the object that a value is, guarded to be this one, or an equal one made for real."""
+    entity, by_id, base = vm.entity(value), by_identity(value.pytype), written_on(value.pytype)
+    if not by_id:
+        if base is None:
+            return vm.concretely(value)
+        if entity.fresh:
+            return replica(vm, value, base, made)
+    if entity.changed or not (by_id or base is object):
+        raise unknown_call()
+    assert entity.source is not None
+    if not by_id:
+        vm.hkey(value)  # what its hash is made of is looked at, and so guarded
+    if entity.source.how != "pinned":
+        vm.guard(entity.source, "ID_MATCH", entity.real)
+    return entity.real
 
 
 def made_here(vm: Machine, value: Value) -> bool:
@@ -214,33 +243,8 @@ def made_here(vm: Machine, value: Value) -> bool:
 
 
 def by_identity(cls: Any) -> bool:
+    """Return whether instances of a class are equal to themselves alone."""
     return cls.__hash__ is PLAIN_HASH and cls.__eq__ is PLAIN_EQ
-
-
-def same_object(vm: Machine, value: Value, made: dict[int, Any]) -> Any:
-    """Return the argument that the real cache would see: the object itself, or an equal one made for real."""
-    if value.__class__ is Object and by_identity(value.pytype):
-        entity = vm.entity(value)
-        assert entity.source is not None
-        if entity.changed:
-            raise unknown_call()
-        if entity.source.how != "pinned":
-            vm.guard(entity.source, "ID_MATCH", entity.real)
-        return entity.real
-    if value.__class__ is Object and value.pytype is tuple:
-        return tuple(same_object(vm, item, made) for item in vm.iterate(value))
-    base = written_on(value.pytype)
-    if base is None or value.__class__ is not Object:
-        return vm.concretely(value)
-    entity = vm.entity(value)
-    if entity.fresh:
-        return replica(vm, value, base, made)
-    assert entity.source is not None
-    if base is not object or entity.changed:
-        raise unknown_call()
-    vm.hkey(value)  # what its hash is made of is looked at, and so guarded
-    vm.guard(entity.source, "ID_MATCH", entity.real)
-    return entity.real
 
 
 def written_on(cls: type) -> Any:
@@ -255,10 +259,10 @@ def replica(vm: Machine, value: Object, base: Any, made: dict[int, Any]) -> Any:
     if found is None:
         found = made[value.ref] = base.__new__(value.pytype)
         for key, item in vm.dict_items(value) if base is dict else ():
-            dict.__setitem__(found, vm.concretely(key), same_object(vm, item, made))
+            dict.__setitem__(found, vm.concretely(key), argument(vm, item, made).real)
         for name, held in vm.entity(value).attrs.items():
             if held is not ABSENT:
-                object.__setattr__(found, name, same_object(vm, held, made))
+                object.__setattr__(found, name, argument(vm, held, made).real)
     return found
 
 

@@ -7,6 +7,7 @@ well: its effects are the program's, its result is kept for other callers, and i
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -45,9 +46,10 @@ def same(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and type(one) in CONSTANTS and repr(one) == repr(other))
 
 
-def keeps_results(function: Any) -> bool:
-    """Return whether a function keeps any results."""
-    return type(function) is CACHED and CACHED.cache_info(function)[2] != 0
+def most_results(function: Any) -> float:
+    """Return how many results a function keeps at most: infinity without a limit, 0 for one without a cache."""
+    most = CACHED.cache_info(function)[2] if type(function) is CACHED else 0
+    return math.inf if most is None else most
 
 
 def key_of(function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
@@ -151,9 +153,22 @@ def is_at(part: Any, found: Any) -> bool:
     return part is found or bool(part == found)
 
 
-@functools.lru_cache(None)
 def look_up(key: KeyOfObjects) -> Callable[[Any], Any]:
-    """Return what looks for a result under a key with objects, which native guards do not compare."""
+    """Return what looks for a result under a key with objects, which native guards do not compare.
+
+    It is one for equal keys while any guard has it, so that guards are found to be equal.
+    """
+    found = _look_ups.get(key)
+    if found is None:
+        found = _look_ups[key] = result_under(key)
+    return found
+
+
+_look_ups: weakref.WeakValueDictionary[KeyOfObjects, Callable[[Any], Any]] = weakref.WeakValueDictionary()
+
+
+def result_under(key: KeyOfObjects) -> Callable[[Any], Any]:
+    """Return a function that gives what a cached function keeps under a key, MISSING if it keeps nothing there."""
 
     def result(function: Any) -> Any:
         cache = _native.cache_of(function)
@@ -162,7 +177,7 @@ def look_up(key: KeyOfObjects) -> Callable[[Any], Any]:
     return result
 
 
-LOOKS_UP = look_up(KeyOfObjects(())).__code__
+LOOKS_UP = result_under(KeyOfObjects(())).__code__
 
 
 def holds_objects(key: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Caches of functions (lru_cache) that are asked about numbers of the graph: the function is followed instead.
+"""Inline functions with a cache (`lru_cache`) that are asked about numbers of the graph: each has a result of its own.
 
 That is right where nobody can tell: the function leaves nothing behind, and what it gives, which the cache would give
 to other callers too, is neither changed nor handed out. Else the capture is run again, with the numbers as constants.
@@ -26,7 +26,7 @@ def holds_number(vm: Machine, value: Value) -> bool:
     return value.__class__ is Symbol and not unknown(vm, value)
 
 
-def follow(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def inline(vm: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Inline the function that a cache is for, and return its result."""
     mark = vm.effects.mark()
     try:
