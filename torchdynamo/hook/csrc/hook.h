@@ -4,7 +4,7 @@
 #define TORCHDYNAMO_HOOK_H
 #include "compat.h"
 
-/* ---- entries.c: what is known of a code object ----------------------------------------------------------------- */
+/* ---- code_state.c: what is known of a code object -------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
@@ -41,6 +41,7 @@ typedef struct TdCodeState {
 extern PyTypeObject *TdEntry_Type;
 extern Py_ssize_t td_extra_index;
 extern int64_t td_entries_made;
+extern TdCodeState *td_states; /* of all code objects that have one */
 
 static inline TdCodeState *td_state_of(PyCodeObject *code)
 {
@@ -48,12 +49,17 @@ static inline TdCodeState *td_state_of(PyCodeObject *code)
 }
 
 TdCodeState *td_state_make(PyCodeObject *code);            /* the state, made if there is none; NULL with an error */
+PyObject *td_state_notes(TdCodeState *state);              /* new reference */
+PyObject *td_state_way(TdCodeState *state);                /* new reference */
+PyCodeObject *td_expect_code(PyObject *object);            /* borrowed; NULL with an error if it is something else */
+int td_state_init(PyObject *module);
+
+/* ---- entries.c: what is cached on code objects ------------------------------------------------------------------- */
+
 int td_state_append(PyCodeObject *code, TdEntry *entry);   /* 0, or -1 with an error */
 void td_state_to_front(TdCodeState *state, PyObject *entries, Py_ssize_t index);
 PyObject *td_state_newest(TdCodeState *state);             /* new reference to an entry, or to None */
-PyObject *td_state_notes(TdCodeState *state);              /* new reference */
-PyObject *td_state_way(TdCodeState *state);                /* new reference */
-int td_state_init(PyObject *module);
+int td_entries_init(PyObject *module);
 
 /* ---- dispatch.c: which entry to try first ------------------------------------------------------------------------- */
 

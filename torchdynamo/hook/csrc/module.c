@@ -13,6 +13,7 @@ static int (*const parts[])(PyObject *) = {
     td_active_init,
     td_entry_init,
     td_state_init,
+    td_entries_init,
     td_frame_init,
     td_compiled_init,
     td_graph_init,
