@@ -47,7 +47,8 @@ def test_parts_are_long_and_get_shorter_at_the_end():
 
 
 def test_short_backwards_stay_whole():
-    assert parts(traced(8), tuple(range(9))) == [16]
+    layers = int(2 * LEAST_WORK / LAYER)
+    assert parts(traced(layers), tuple(range(layers + 1))) == [2 * layers]
 
 
 def test_the_number_of_parts_is_limited():

@@ -23,7 +23,7 @@ Node = torch.fx.Node
 Order: TypeAlias = tuple[int | None, ...]
 """For each input of a graph, when its gradient is wanted: with the first ones (0), the second; None if no matter."""
 MOST_PARTS = 16
-LEAST_WORK = 2.5e12  # operations of a part on an accelerator: about five milliseconds of a current one
+LEAST_WORK = 1e12  # operations of a part on an accelerator: about two milliseconds of a current one
 ITSELF = "_torchdynamo_parts"  # attribute of a compiled backward in parts, and so of what torch wraps it in
 
 
