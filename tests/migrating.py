@@ -36,7 +36,10 @@ KEYWORDS: dict[str, Row] = {
         SAME, "versions of each function that the call compiles, in place of `config.cache_size_limit`"
     ),
     "isolate_recompiles": Row(SAME, "no versions are shared, not even those that are there already"),
-    "shapes_spec": Row(REFUSED, "mark sizes by `torchdynamo.mark_dynamic`, `mark_static` and `mark_unbacked`"),
+    **dict.fromkeys(
+        ("shapes_spec", "dynamic_shapes"),
+        Row(REFUSED, "mark sizes by `torchdynamo.mark_dynamic`, `mark_static` and `mark_unbacked`"),
+    ),
 }
 
 NAMES: dict[str, Row] = {

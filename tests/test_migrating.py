@@ -197,6 +197,12 @@ def _() -> None:
         torchdynamo.compile(adds, shapes_spec={})
 
 
+@checks("dynamic_shapes=")
+def _() -> None:
+    with pytest.raises(RuntimeError, match="dynamic_shapes is not supported"):
+        torchdynamo.compile(adds, dynamic_shapes={})
+
+
 # -- torch.compiler ----------------------------------------------------------------------------------------------------
 @checks("compile")
 def _() -> None:

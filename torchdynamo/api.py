@@ -46,6 +46,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
+    dynamic_shapes: None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -61,6 +62,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
+    dynamic_shapes: None = None,
 ) -> Callable[[F], F]: ...
 def compile(
     model: Any = None,
@@ -75,6 +77,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: None = None,
+    dynamic_shapes: None = None,
 ) -> Any:
     """Return a function or nn.Module that is compiled when it is first called, and again for inputs of another kind.
 
@@ -92,14 +95,15 @@ def compile(
     disable: return `model` unchanged.
     recompile_limit: versions of each function, in place of `config.cache_size_limit`.
     isolate_recompiles: share no versions with functions that are compiled with the same settings elsewhere.
-    shapes_spec: not supported; mark sizes by `mark_dynamic`, `mark_static` and `mark_unbacked`.
+    shapes_spec, dynamic_shapes: not supported; mark sizes by `mark_dynamic`, `mark_static` and `mark_unbacked`.
 
     Raises TypeError, ValueError, `exc.UnknownBackend` or `exc.UnknownSetting` for wrong arguments.
     """
     backend = torch_settings.default_backend() if backend is None else backend
     options = without_guard_filters(options)
     _check(fullgraph, dynamic, backend, mode, options)
-    _check_limits(recompile_limit, isolate_recompiles, shapes_spec)
+    _check_limits(recompile_limit, isolate_recompiles)
+    _refuse(shapes_spec=shapes_spec, dynamic_shapes=dynamic_shapes)
     if name is not None and not isinstance(name, str):
         raise TypeError(f"name is a string, not {name!r}")
     if disable:
@@ -326,16 +330,21 @@ def _check(
     check_settings(lookup(backend), mode, rest)
 
 
-def _check_limits(recompile_limit: Any, isolate_recompiles: Any, shapes_spec: Any) -> None:
-    """Check the arguments of `compile` that concern versions. Raises TypeError, ValueError or UnknownSetting."""
+def _check_limits(recompile_limit: Any, isolate_recompiles: Any) -> None:
+    """Check the arguments of `compile` that concern versions. Raises TypeError or ValueError."""
     if recompile_limit is not None and type(recompile_limit) is not int:
         raise TypeError(f"recompile_limit is a number or None, not {recompile_limit!r}")
     if recompile_limit is not None and recompile_limit < 1:
         raise ValueError(f"recompile_limit must be at least 1, not {recompile_limit}")
     if not isinstance(isolate_recompiles, bool):
         raise TypeError(f"isolate_recompiles is True or False, not {isolate_recompiles!r}")
-    if shapes_spec is not None:
-        raise UnknownSetting(
-            "shapes_spec is not supported: mark sizes of example inputs by torchdynamo.mark_dynamic, mark_static and "
-            "mark_unbacked, or write dynamic=True"
-        )
+
+
+def _refuse(**specifications: Any) -> None:
+    """Raise UnknownSetting for a specification of sizes, by the name of the argument: torch.compile has renamed it."""
+    for name, given in specifications.items():
+        if given is not None:
+            raise UnknownSetting(
+                f"{name} is not supported: mark sizes of example inputs by torchdynamo.mark_dynamic, mark_static and "
+                "mark_unbacked, or write dynamic=True"
+            )

@@ -66,6 +66,7 @@ def test_compile_takes_what_torch_compile_takes() -> None:
         ({"recompile_limit": 0}, ValueError, "recompile_limit must be at least 1"),
         ({"isolate_recompiles": 1}, TypeError, "isolate_recompiles is True or False"),
         ({"shapes_spec": {}}, exc.UnknownSetting, "shapes_spec is not supported"),
+        ({"dynamic_shapes": {}}, exc.UnknownSetting, "dynamic_shapes is not supported"),
         ({"backend": plain_backend, "options": {"a": 1}}, exc.UnknownSetting, "'plain_backend' has no option 'a'"),
         ({"backend": "inducto"}, exc.UnknownBackend, "did you mean 'inductor'"),
         ({"backend": 3}, TypeError, "a backend is a name or a function"),

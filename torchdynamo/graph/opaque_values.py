@@ -21,7 +21,8 @@ def _registry() -> Callable[[Any], bool]:
         return _none
     from torch._library import opaque_object
 
-    return getattr(opaque_object, "is_opaque_value_type", _none)
+    before = getattr(opaque_object, "is_opaque_value_type", _none)  # an older name: newer versions warn of it
+    return getattr(opaque_object, "is_opaque_constant_type", before)
 
 
 is_registered: Callable[[Any], bool] = _registry()

@@ -192,7 +192,8 @@ def remember_fake(mode: FakeTensorMode, tensor: torch.Tensor, fake: Any) -> None
 def is_tracing() -> bool:
     """Return whether torch.fx or torch.jit is tracing."""
     by_fx: Any = sys.modules[torch.fx.Tracer.__module__]
-    return bool(by_fx._is_fx_tracing_flag) or torch._C._get_tracing_state() is not None
+    ask = getattr(by_fx, "_get_is_fx_tracing", None)  # since 2.14, when each thread got a flag of its own
+    return bool(by_fx._is_fx_tracing_flag if ask is None else ask()) or torch._C._get_tracing_state() is not None
 
 
 def forget_tensors(mode: FakeTensorMode) -> None:
