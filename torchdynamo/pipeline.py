@@ -33,7 +33,7 @@ from torchdynamo.capture.vm.worth import modes_watch, worth_capturing
 from torchdynamo.capture_retries import NOT_MADE, SHARED_MEMORY, Followed, follow
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.core import learned, marks
-from torchdynamo.core.reasons import explained
+from torchdynamo.core.reasons import explained, message
 from torchdynamo.core.serials import Serials
 from torchdynamo.core.signals import NotYet
 from torchdynamo.core.source import Guard, Roots, Source
@@ -339,7 +339,8 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
         if why.raises:
             return raising_entry(code, error, compiler.owner_id)
         raise error
-    tell_left(code, compiler.backend_name, why, started, storing.of_left())
+    stored = storing.pass_over(code, compiler, message(why.reason, **why.fields))
+    tell_left(code, compiler.backend_name, why, started, stored)
     _native.skip_code(code, why.reason)
     return None
 
@@ -375,8 +376,7 @@ def is_worthless(captured: Capture, draft: codegen.Draft) -> bool:
 def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: Compiler) -> bool:
     """Return whether a frame has too few operators on tensors to be compiled, unless settings demand it."""
     written = resume.origin(code).code
-    if operators > (budget.LITTLE if frames.is_library(written) else 0):
-        budget.fruitful(code, written, compiler.owner_id)
+    if budget.is_fruitful(code, written, compiler.owner_id, operators):
         suspending.found_something(written, compiler.owner_id)
         return False
     if compiler.fullgraph or config.capture_everything:
@@ -384,4 +384,5 @@ def gains_nothing(captured: Capture, operators: int, code: CodeType, compiler: C
     barren = budget.is_barren(code, written, compiler.owner_id, isinstance(captured.exit, Return))
     if barren:
         suspending.found_nothing(written, compiler.owner_id)
+        storing.pass_over(code, compiler, f"{operators} operators on tensors are too few to gain anything")
     return barren

@@ -30,7 +30,8 @@ from torchdynamo.graph_compilation import CalledGraph
 from torchdynamo.hook import interrupts
 from torchdynamo.report import explain
 from torchdynamo.report.compiles import beginning
-from torchdynamo.warm_start import complain, key_of, mode, stored, tell
+from torchdynamo.specialization import CompilerSettings
+from torchdynamo.warm_start import complain, is_used, key_of, mode, stored, tell
 
 
 class NewEntry(NamedTuple):
@@ -128,8 +129,13 @@ def outlook(entry: NewEntry) -> str:
     return "not in the store; to be stored when it is compiled"
 
 
-def of_left() -> str:
-    """Return what `explain` says, if it watches, of the store for a frame that is left to Python."""
+def pass_over(code: CodeType, compiler: CompilerSettings, reason: str) -> str:
+    """Record that a captured frame is left to Python, and so is captured in each process.
+
+    Returns what the store has of it, if `explain` watches, and else "".
+    """
+    if is_used(compiler):
+        tell(code, f"{notes.LEFT}: {reason}")
     return "not stored: it is left to Python" if explain.watched() and mode() != "off" else ""
 
 

@@ -19,7 +19,7 @@ from weakref import ref
 
 import torch
 
-from torchdynamo import _native, config, events
+from torchdynamo import _native, config, events, suspending
 from torchdynamo.backends.artifacts import BlobFile
 from torchdynamo.backends.ensemble import record
 from torchdynamo.backends.run import Careful, on_error
@@ -267,9 +267,18 @@ def entry_of(
     )
     begun = {"local": (name, graph)} if graph is not None else {}
     entry = _native.Entry(made, program, owner_id=compiler.owner_id, info=info, **begun)
-    budget.spent(code, compiler.owner_id, call.operators)
-    budget.fruitful(code, resume.origin(code).code, compiler.owner_id)
+    count(code, compiler, call.operators)
     return entry
+
+
+def count(code: CodeType, compiler: Any, operators: int) -> None:
+    """Count an entry as its capture would be counted, so that what is called later is compiled alike."""
+    budget.spent(code, compiler.owner_id, operators)
+    written = resume.origin(code).code
+    if budget.is_fruitful(code, written, compiler.owner_id, operators):
+        suspending.found_something(written, compiler.owner_id)
+    elif not (compiler.fullgraph or config.capture_everything):
+        budget.may_rest(written, compiler.owner_id)
 
 
 def graph_of(

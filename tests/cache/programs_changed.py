@@ -119,6 +119,15 @@ CHANGED: dict[str, Program] = {
         None,
         {"edited_helper": ("def g(x): return x * 2\n", "def g(x): return x * 3\n")},
     ),
+    "function_in_a_helper": Program(
+        "from helper_with_inner import g\ndef f(x): return g(x)\n" + X,
+        None,
+        {
+            "helper_with_inner": tuple(
+                f"def g(x):\n    inner = lambda y: y * {n}\n    print(end='')\n    return inner(x)\n" for n in (2, 3)
+            )
+        },
+    ),
     "global_of_helper": Program(
         "from helper_with_global import g\ndef f(x): return g(x)\n" + X,
         None,

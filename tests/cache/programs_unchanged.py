@@ -241,6 +241,47 @@ UNCHANGED: dict[str, Program] = {
         def reset(): counter.log.clear()
         """
     ),
+    "functions_in_functions_around_breaks": Program(
+        """
+        def helper(x, scale):
+            twice = lambda y: y * scale
+            if x.sum() > 0:
+                x = twice(x)
+            return [each * scale for each in x.tolist()], twice(x)
+        def f(x, seen):
+            add = lambda y, by=1: y + by
+            print(end="")
+            x = add(x)
+            picked = [add(at) for at in x.topk(2).indices.tolist()]
+            seen.extend(sorted(picked, key=lambda at: -at))
+            return helper(x, 2)[1] + add(x), {at: add(at) for at in picked}, any(at == 1 for at in picked)
+        def args(): return torch.arange(3.0), []
+        """
+    ),
+    "parts_without_operators": Program(
+        """
+        NAMES = ["past", "state"]
+        def part(given):
+            print(end="")
+            return any(name in given for name in NAMES)
+        def f(x):
+            print(end="")
+            return part({"state": x}), part({"state": x}), x + 1
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "inference_mode": Program(
+        """
+        layer = torch.nn.Linear(3, 3)
+        @torch.inference_mode()
+        def decorated(x): return layer(x)
+        def f(x):
+            with torch.inference_mode():
+                y = layer(x).softmax(-1)
+            return decorated(x), y.is_inference()
+        def args(): return (torch.ones(2, 3),)
+        """
+    ),
     "sets_itself_up": Program(
         """
         class Net(torch.nn.Module):

@@ -33,8 +33,8 @@ class Outcome(NamedTuple):
 
     @property
     def refused(self) -> list[str]:
-        """What was told and is not put right later."""
-        return [text for text in self.told if not text.startswith(notes.LATER)]
+        """What was told and is not put right later, frames that are left to Python apart."""
+        return [text for text in self.told if not text.startswith((notes.LATER, notes.LEFT))]
 
 
 DRIVER = """

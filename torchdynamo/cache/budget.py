@@ -160,10 +160,24 @@ def gone(code: CodeType, entry: _native.Entry) -> None:
     account(code, entry.owner_id).served += entry.hits
 
 
-def fruitful(code: CodeType, asked_for: CodeType, owner_id: int) -> None:
-    """Record that a capture of a function, or of a part of it, found enough operators on tensors."""
+def is_fruitful(code: CodeType, asked_for: CodeType, owner_id: int, operators: int) -> bool:
+    """Return whether what was captured of a function, or of a part of it, has enough operators on tensors; record it
+    if so.
+    """
+    if operators <= (LITTLE if is_library(asked_for) else 0):
+        return False
     account(code, owner_id).barren = account(asked_for, owner_id).barren = 0
     account(asked_for, owner_id).operators += 1
+    return True
+
+
+def may_rest(asked_for: CodeType, owner_id: int) -> bool:
+    """Record that too few operators on tensors were found in a function; return whether that may make it rest."""
+    written = account(asked_for, owner_id)
+    if asked_for in marks.ASKED or written.operators:
+        return False
+    written.barren += 1
+    return True
 
 
 def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -> bool:
@@ -172,10 +186,7 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -
     whole: the capture reached the end of the function; the part after a break may still compute something.
     """
     written = account(asked_for, owner_id)
-    if asked_for in marks.ASKED or written.operators:
-        return False
-    written.barren += 1
-    if not whole and written.barren <= IN_VAIN:
+    if not may_rest(asked_for, owner_id) or (not whole and written.barren <= IN_VAIN):
         return False
     own = account(code, owner_id)
     own.barren += own is not written

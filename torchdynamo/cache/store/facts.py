@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchdynamo._native import type_name
+from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.cache.store.hashes import hash_of
 from torchdynamo.cache.store.library_code import digest_of_behavior
 from torchdynamo.cache.store.operators import digest_of, is_custom
@@ -58,7 +59,7 @@ def describe(obj: Any) -> Description:
     cls = type(obj)
     if issubclass(cls, type):
         return _class(obj)
-    found = None if of_type(cls, "__flags__") & _HEAP else _KINDS_OF_NUMPY.get(type_name(cls))
+    found = None if of_type(cls, "__flags__") & _HEAP else _KINDS_IN_C.get(type_name(cls))
     if found is not None:
         return found(obj)
     if issubclass(cls, types.ModuleType):
@@ -70,6 +71,15 @@ def describe(obj: Any) -> Description:
     if _holds_nothing_else(cls):
         return Description("object", (), (cls,))
     raise NotStorable(f"an object of type {type_name(cls)} is known by its identity alone")
+
+
+def shown(obj: Any) -> str:
+    """Return what people are told of an object."""
+    if issubclass(type(obj), type):
+        return f"the class {class_name(obj)}"
+    if type(obj) is types.CodeType:
+        return f"the code of {qualname_of(obj)}"
+    return f"an object of type {type_name(type(obj))}"
 
 
 def place_in_modules(obj: Any) -> tuple[str, str] | None:
@@ -103,6 +113,9 @@ def _names_of(obj: Any) -> Iterator[tuple[str, str]]:
         for home in (module, "builtins", "torch", "torch.nn.functional"):
             if type(home) is str and type(each) is str:
                 yield home, each
+    yield from (("types", each) for each, found in vars(types).items() if found is obj)  # of functions, cells
+    if obj is type(torch._C.DispatchKey):  # as of all classes of torch's in C++; no module has it
+        yield "torch._C", "DispatchKey.__class__"
 
 
 _NAMED = (types.FunctionType, types.BuiltinFunctionType)
@@ -112,7 +125,9 @@ def object_at(module: str, name: str) -> Any:
     """Return what an imported module has under a qualified name; None if there is nothing. Runs no code of a user."""
     found: Any = sys.modules.get(module)
     for part in name.split(".") if name else ():
-        if issubclass(type(found), type):
+        if part == "__class__":
+            found = type(found)
+        elif issubclass(type(found), type):
             found = next(
                 (OWN.__get__(base)[part] for base in of_type(found, "__mro__") if part in OWN.__get__(base)), None
             )
@@ -278,16 +293,26 @@ def _scalar(obj: Any) -> Description:
     return Description("NumPy scalar", (obj.dtype.str, obj.tobytes()))
 
 
+def _method_in_cpp(obj: Any) -> Description:
+    """Describe a method that pybind11 has put into a class: its text says of which class, and what it takes."""
+    made = obj.__func__
+    if type(made) is not types.BuiltinFunctionType:
+        raise NotStorable("a method that is none of C++ is known by its identity alone")
+    module = str(made.__module__)
+    return Description("C++ method", (module, made.__name__, str(made.__doc__), version_of(module)))
+
+
 _SCALARS = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
-_KINDS_OF_NUMPY: dict[str, Describe] = {
+_KINDS_IN_C: dict[str, Describe] = {
+    "instancemethod": _method_in_cpp,
     "numpy.ufunc": _universal_function,
     "numpy._ArrayFunctionDispatcher": _dispatched,
     **{f"numpy.{name}": _scalar for name in _SCALARS},
 }
-"""By the name that C gives the type: NumPy is imported by whoever uses it."""
+"""By the name that C gives the type: no module has it, or whoever uses NumPy imports it."""
 MADE = frozenset({"namespace", "C function", "descriptor", "NumPy scalar"})
 """Kinds of objects that are found by the object that they belong to, or are made of their values."""
 

@@ -7,9 +7,10 @@ the replacement code and how it calls its graph; `graph` the graph as it was cap
 
 from __future__ import annotations
 
+import functools
 import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, MappingProxyType, MethodType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -21,6 +22,7 @@ from torchdynamo.cache.store.calls_again import AnotherResult, call_again, guard
 from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
 from torchdynamo.cache.store.operators import digest_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
+from torchdynamo.cache.store.sites import within
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
@@ -93,8 +95,9 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     bound = array("I", [writer.source(source) for source in frame.bound])
     graph = frame.call.name
     left = frame.why.reason if frame.why is not None else resume.LOOP
-    items = plain_items(frame.items, EntryWriter(users, left, frame.first_run), graph)
-    code = [users, *(obj for obj, _ in writer.held if type(obj) is CodeType)]
+    named = [users, *code_among(writer.held)]
+    items = plain_items(frame.items, EntryWriter(users, named, left, frame.first_run), graph)
+    code = [users, *code_among(writer.held)]
     content = (
         tuple(frame.call._replace(name=GRAPH if graph else "")),
         tuple(GRAPH if graph and name == graph else name for name in frame.variables),
@@ -112,6 +115,11 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     return {**tables, "guards": rows, "bound": bound.tobytes(), "frame": struct.pack("<I", number)}, code
 
 
+def code_among(held: Iterable[tuple[Any, Any]]) -> Iterator[CodeType]:
+    """Yield the code among the objects that a writer holds."""
+    return (obj for obj, _ in held if type(obj) is CodeType)
+
+
 def is_made_again(guard: Guard) -> bool:
     """Return whether a guard is not stored: it is made where the entry is read, or says nothing."""
     return guard.source is REGISTRATIONS or is_of_itself(guard) or is_of_result(guard)
@@ -126,11 +134,12 @@ def is_of_itself(guard: Guard) -> bool:
 class EntryWriter:
     """Names what belongs to an entry among the constants of its code."""
 
-    def __init__(self, users: CodeType, left: str, first_run: Any) -> None:
-        """Make the writer. users: the code of the frame as the user wrote it. left: why continuations are not captured
-        that go on in a loop. first_run: what the code calls at its end, if it sets something up.
+    def __init__(self, users: CodeType, named: Sequence[CodeType], left: str, first_run: Any) -> None:
+        """Make the writer. users: the code of the frame as the user wrote it. named: this, and code that guards name.
+        left: why continuations are not captured that go on in a loop. first_run: what the code calls at its end, if it
+        sets something up.
         """
-        self.left, self.first_run = left, first_run
+        self.named, self.left, self.first_run = named, left, first_run
         self.own = {id(const): at for at, const in enumerate(users.co_consts) if type(const) in (str, bytes, tuple)}
 
     def __call__(self, obj: Any) -> tuple[str, Any] | None:
@@ -154,7 +163,14 @@ class EntryWriter:
             if rest.way is not None:
                 raise NotStorable("it leaves functions in the middle of a call that a model stands for")
             return "rest", (rest.code(), rest.names, plain_items(rest.items, self))
-        return None
+        return ("inner", self.inner[id(obj)]) if id(obj) in self.inner else None
+
+    @functools.cached_property
+    def inner(self) -> dict[int, tuple[CodeType, tuple[int, ...]]]:
+        """Where code lies that no guard names and another has among its constants, such as a comprehension's."""
+        named = set(map(id, self.named))
+        found = ((code, path, each) for code in self.named for path, each in within(code, []))
+        return {id(each): (code, tuple(path)) for code, path, each in found if id(each) not in named}
 
 
 class EntryReader:
@@ -184,6 +200,14 @@ class EntryReader:
         code, place = content
         return outline.part(code, outline.PartPlace(*place)).code
 
+    def inner(self, content: Any) -> CodeType:
+        code, path = content
+        for index in path:
+            code = code.co_consts[index]
+        if type(code) is not CodeType:
+            raise Malformed("a constant is no code")
+        return code
+
     def after_setup(self) -> Callable[..., None]:
         if self.first_run is None:
             raise Malformed("the frame sets nothing up")
@@ -205,6 +229,7 @@ _MADE: dict[str, Callable[[EntryReader, Any], Any]] = {
     "after rerun": lambda reader, content: reader.after_rerun(),
     "first run": lambda reader, content: reader.after_setup(),
     "own": EntryReader.own,
+    "inner": EntryReader.inner,
     "continuation": EntryReader.continuation,
     "part": EntryReader.part,
     "rest": EntryReader.rest,

@@ -19,7 +19,8 @@ from torchdynamo.cache.store import files, places
 from torchdynamo.codegen import resume
 
 NOT_STORED, LATER, NO_FIT = "not stored", "to be stored later", "a stored version does not fit"
-KINDS = (NOT_STORED, LATER, NO_FIT)
+LEFT = "left to Python, which is not stored"
+KINDS = (NOT_STORED, LATER, NO_FIT, LEFT)
 _written: dict[Path, str] = {}  # by this process
 
 

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchdynamo._native import type_name
-from torchdynamo.cache.store.facts import MADE, describe, made_again, object_at, of_type, place_in_modules
+from torchdynamo.cache.store.facts import MADE, describe, made_again, object_at, of_type, place_in_modules, shown
 from torchdynamo.cache.store.values import Malformed, NotStorable, PoolReader, ValuePool
 from torchdynamo.capture.vm.wrap import holds_nan
 from torchdynamo.core.naming import OWN
@@ -169,7 +168,7 @@ class RowWriter:
         kind = self.pool.number((found.kind, home))
         values, owner = self.pool.number(found.values), self.within
         if home is None and place is None and owner == NONE and found.kind not in MADE:
-            raise NotStorable(f"an object of type {type_name(type(obj))} is nowhere where it can be looked for")
+            raise NotStorable(f"{shown(obj)} is nowhere where it can be looked for")
         self.within = number
         parts = self.parts.number(tuple(map(unwrapped, found.parts)))
         self.within = owner
