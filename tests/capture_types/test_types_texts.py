@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 import pytest
@@ -215,3 +216,109 @@ def test_bytes_that_are_shown_keep_their_size() -> None:
             wanted, got = each(*args[0]), compiled(*args[1])
             assert torch.equal(got[0], wanted[0]) and got[1] == wanted[1] and boxes[0] == boxes[1]
             del views
+
+
+# -- texts of objects --------------------------------------------------------------------------------------------------
+class Named:
+    def __init__(self, name: Any) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.name}:{spec}"
+
+
+class Listed(list[Any]):
+    def __repr__(self) -> str:
+        return "of " + super().__repr__()
+
+
+def in_containers(x):
+    one, kept = Named(1), {"a": Named(2), Named(3): []}
+    return (
+        x,
+        repr([one, "b"]),
+        str((one,)),
+        f"{kept} {kept.keys()}",
+        repr(kept.items()),
+        str(Listed([one])),
+        str([{}, ()]),
+    )
+
+
+def in_itself(x):
+    items = [Named(1)]
+    items.append(items)
+    table = {"items": items}
+    table["table"] = table
+    return x, repr(items), str(table), str(({1: items}.values(), table))
+
+
+def in_an_argument(x, held):
+    return x, repr(held), f"{held['a']}, {held}"
+
+
+def filled_in(x):
+    one, two = Named("é"), [Named(2)]
+    texts = []
+    for template in ("%s and %r, 100%%", "%-9s|%.2r", "%a%s"):
+        texts.append(template % (one, two))
+    for template in ("{} {!r} {{}}", "{1} {0!s:>9}", "{0:>3}{1!a}", "{0:<4}{k}{1}"):
+        texts.append(template.format(one, two, k=one))
+    for each in (one, two, (two,)):
+        template = "%s"
+        texts.append(template % each)
+    return x, texts, ascii([one])
+
+
+def raising(x):
+    class Silent:
+        def __repr__(self):
+            raise ValueError("silent")
+
+    seen = []
+    for make in (repr, "{!r}".format, "%s".__mod__):
+        try:
+            make([1, Silent()])
+        except ValueError as error:
+            seen.append(str(error))
+    return x, seen, repr([Named(1)])
+
+
+@pytest.mark.parametrize("fn", [in_containers, in_itself, filled_in, raising])
+def test_objects_are_asked_for_their_texts(fn: Any) -> None:
+    check(fn, (X,))
+
+
+def test_objects_of_an_argument_are_asked_for_their_texts() -> None:
+    check(in_an_argument, (X, {"a": [Named(1), 2], "b": (Named(3),)}))
+
+
+@pytest.mark.parametrize("template", ["{} {0}", "{} {} {}", "{a.name}", "{:>{w}}", "{!x}", "{c}", "{", "{1:>9}"])
+def test_templates_that_python_fills_in(template: str) -> None:
+    """Where a template may raise, nobody is asked for a text before Python has looked at it."""
+    attempt(lambda one: template.format(one, [one], a=one, w=9))
+
+
+@pytest.mark.parametrize("template", ["%s", "%s %s %s", "%s %d", "%(a)s", "%*s", "", "%s %q", "%"])
+def test_old_templates_that_python_fills_in(template: str) -> None:
+    attempt(lambda one: template % (one, [one]))
+    attempt(lambda one: template % {"a": one})
+
+
+def test_dicts_that_write_themselves_otherwise() -> None:
+    attempt(lambda one: repr(OrderedDict(a=one)) + repr(defaultdict(list, a=one)))
+
+
+def attempt(fn: Any) -> None:
+    """What a function makes of an object, or raises, is as in eager."""
+
+    def attempted(x):
+        try:
+            return x + 1, fn(Named(1))
+        except (TypeError, ValueError, LookupError) as error:
+            return x, repr(error)
+
+    assert repr(torchdynamo.compile(attempted, backend="eager")(X)) == repr(attempted(X))

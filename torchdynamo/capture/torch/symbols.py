@@ -310,10 +310,13 @@ FUNCTIONS: dict[Any, Callable[..., Value]] = {abs: absolute, round: rounded, div
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
-def is_unknown(vm: Machine, value: Value) -> bool:
-    """Return whether the text of a value depends on what a tensor holds."""
+def is_unknown(vm: Machine, value: Value, around: frozenset[int] = frozenset()) -> bool:
+    """Return whether the text of a value depends on what a tensor holds. around: what it is in, by reference."""
     if isinstance(value, Object) and value.pytype in (str, list, tuple, torch.Size):
-        return value.pytype is str or any(is_unknown(vm, item) for item in vm.iterate(value))
+        inside = around | {value.ref}
+        if value.pytype is str or value.ref in around:
+            return value.pytype is str
+        return any(is_unknown(vm, item, inside) for item in vm.iterate(value))
     return value.__class__ is TensorNode or unknown(vm, value)
 
 

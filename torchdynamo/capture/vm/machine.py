@@ -65,6 +65,7 @@ class Machine(CaptureState):
         self.input_objects: dict[torch.fx.Node, Any] = {}
         self.fakes: dict[int, TensorNode] = {}
         self.parts: dict[int, Source] = {}  # tensors inside of wrappers that are inputs, by id: where each was found
+        self.written_out: set[int] = set()  # by reference: containers of which a text is being made
         self.copies: dict[int, tuple[Any, ...]] = {}  # fakes by id: copies made by branches.py, of which two tensors
         self.inputs_apart = False  # an input is changed as an object: it matters that none comes twice
         self.kept: dict[int, Any] = {}  # what caches would keep, by reference into the heap: what it held

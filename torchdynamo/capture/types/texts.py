@@ -1,0 +1,127 @@
+"""Texts of objects in containers, and as `%` puts them into a text: each object says how it is written."""
+
+from __future__ import annotations
+
+import functools
+import re
+import string
+from collections.abc import Callable
+from typing import Any
+
+from torchdynamo.capture.torch.symbols import is_unknown
+from torchdynamo.capture.types.dict_views import VIEWS
+from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.model import function, is_open, models
+from torchdynamo.core.value import Known, Object, Value
+
+
+def text_of(vm: Machine, value: Value, convert: Any = repr) -> str:
+    """Return `repr(value)`, or what else converts it. Ends the graph where that is not known."""
+    text: str = vm.known(vm.call(Known(convert), [value], {}), "text")
+    return text
+
+
+def list_text(vm: Machine, self: Object) -> str:
+    return f"[{', '.join([text_of(vm, item) for item in vm.iterate(self)])}]"
+
+
+def tuple_text(vm: Machine, self: Object) -> str:
+    texts = [text_of(vm, item) for item in vm.iterate(self)]
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def dict_text(vm: Machine, self: Object) -> str:
+    return f"{{{', '.join([f'{text_of(vm, key)}: {text_of(vm, item)}' for key, item in vm.dict_items(self)])}}}"
+
+
+def view_text(vm: Machine, self: Object) -> str:
+    return f"{self.pytype.__name__}({list_text(vm, self)})"
+
+
+def written_as(base: Any, inside_itself: str, text: Callable[[Machine, Object], str]) -> None:
+    """Register `base.__repr__`. inside_itself: what stands for a container within its own text."""
+
+    def row(vm: Machine, self: Object) -> Value:
+        in_c = next(each for each in self.pytype.__mro__ if "__repr__" in each.__dict__ and not is_open(each))
+        if in_c is not base:  # a class of C's that writes itself otherwise
+            return vm.run_pure(in_c.__repr__, [self], {})
+        if self.ref in vm.written_out:
+            return Known(inside_itself)
+        vm.written_out.add(self.ref)
+        try:
+            return Known(text(vm, self))
+        finally:
+            vm.written_out.remove(self.ref)
+
+    models(base, "__repr__")(row)
+
+
+written_as(list, "[...]", list_text)
+written_as(tuple, "(...)", tuple_text)
+written_as(dict, "{...}", dict_text)
+for _view in VIEWS.values():
+    written_as(_view, "...", view_text)
+
+
+@function(ascii)
+def ascii_(vm: Machine, obj: Value) -> Value:
+    return Known(text_of(vm, obj).encode("ascii", "backslashreplace").decode("ascii"))
+
+
+FIELD = re.compile(r"%(\(\w*\))?([#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+)?)?[hlL]?)(.)", re.DOTALL)
+CONVERT: dict[str, Any] = {"s": str, "r": repr, "a": ascii}
+
+
+def is_plain(vm: Machine, value: Value) -> bool:
+    """Return whether no code is asked for the text of a value: it is a constant, or depends on what a tensor holds."""
+    return is_unknown(vm, value) or vm.concrete(value) is not None
+
+
+def takes(conversion: str, value: Value) -> bool:
+    """Return whether a field is known to raise nothing for a value but what the value's own code raises."""
+    return conversion in CONVERT or (conversion in "diufFeEgG" and value.pytype in (bool, int, float))
+
+
+@models(str, "__mod__")
+def fill_in(vm: Machine, self: Value, given: Value) -> Value:
+    """Return `self % given`, for which objects that are not constants are asked for their texts first."""
+    if self.__class__ is not Known or is_plain(vm, given):
+        return vm.run_pure(str.__mod__, [self, given], {})
+    values = list(vm.iterate(given)) if issubclass(given.pytype, tuple) else [given]
+    fields = [field for field in FIELD.finditer(self.obj) if field[3] != "%"]
+    plain = all(not field[1] and "*" not in field[2] and takes(field[3], value) for field, value in zip(fields, values))
+    if len(fields) != len(values) or not plain:
+        return vm.run_pure(str.__mod__, [self, given], {})
+    for at, field in enumerate(fields):
+        if field[3] in CONVERT:
+            values[at] = Known(text_of(vm, values[at], CONVERT[field[3]]))
+    template = FIELD.sub(lambda field: f"%{field[2]}s" if field[3] in CONVERT else field[0], self.obj)
+    return vm.run_pure(str.__mod__, [Known(template), vm.make_tuple(values)], {})
+
+
+@models(str, "format")
+def format_(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
+    """Return `self.format(...)`, for which objects that are not constants are asked for their texts."""
+    as_it_is = functools.partial(vm.run_pure, str.format, [self, *args], kwargs)
+    if self.__class__ is not Known or all(is_plain(vm, each) for each in (*args, *kwargs.values())):
+        return as_it_is()
+    try:
+        fields = list(string.Formatter().parse(self.obj))
+    except ValueError:
+        return as_it_is()
+    named = {name: value for name, value in kwargs.items() if not name.isdigit()}
+    given: dict[str, Value] = named | {str(at): value for at, value in enumerate(args)}
+    names = [name for _, name, *_ in fields if name is not None]
+    if not any(names):
+        names = [str(at) for at in range(len(names))]
+    known = all("{" not in (spec or "") and (how is None or how in CONVERT) for _, _, spec, how in fields)
+    if not known or not given.keys() >= set(names):
+        return as_it_is()
+    texts, following = [], iter(names)
+    for literal, name, spec, conversion in fields:
+        texts.append(literal)
+        if name is not None:
+            value = given[next(following)]
+            value = vm.call(Known(CONVERT[conversion]), [value], {}) if conversion else value
+            texts.append(vm.known(vm.call(Known(format), [value, Known(spec)] if spec else [value], {}), "text"))
+    return Known("".join(texts))
