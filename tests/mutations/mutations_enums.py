@@ -236,3 +236,33 @@ def enum_len() -> Mutation:
         B = 3.0
 
     return changing(lambda x: x * len(E), lambda: E._member_names_.append("A"))
+
+
+@mutation
+def enum_name_without_a_member() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * sum(e.value for e in E), lambda: E._member_map_.pop("B"))
+
+
+@mutation
+def enum_name_without_a_member_reversed() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * list(reversed(E))[0].value, lambda: E._member_map_.pop("B"))
+
+
+@mutation
+def enum_reversed() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * next(reversed(E)).value, lambda: E._member_names_.reverse())

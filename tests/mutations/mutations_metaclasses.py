@@ -320,3 +320,51 @@ def protocol_runtime_class() -> Mutation:
 
     d = D()
     return changing(lambda x: x * (2 if isinstance(d, P) else 3), lambda: setattr(D, "go", lambda s: 1))
+
+
+def sequence_class(fn: typing.Any, change: typing.Any) -> Mutation:
+    """Make a class that is a sequence, by its metaclass, of the numbers in a list."""
+    numbers = [2.0, 3.0]
+
+    class Meta(type):
+        def __len__(cls) -> int:
+            return len(numbers)
+
+        def __getitem__(cls, at: int) -> float:
+            return numbers[at]
+
+    class C(metaclass=Meta):
+        pass
+
+    return changing(lambda x: fn(x, C), lambda: change(Meta, numbers))
+
+
+def product(x: typing.Any, factors: typing.Any) -> typing.Any:
+    for factor in factors:
+        x = x * factor + 1
+    return x
+
+
+@mutation
+def items_of_a_class_by_position() -> Mutation:
+    return sequence_class(product, lambda meta, numbers: numbers.append(5.0))
+
+
+@mutation
+def items_of_a_class_from_the_end() -> Mutation:
+    return sequence_class(lambda x, cls: product(x, reversed(cls)), lambda meta, numbers: numbers.append(5.0))
+
+
+@mutation
+def length_of_a_class_read_from_the_end() -> Mutation:
+    return sequence_class(
+        lambda x, cls: product(x, reversed(cls)), lambda meta, numbers: setattr(meta, "__len__", lambda cls: 1)
+    )
+
+
+@mutation
+def items_of_a_class_from_the_end_by_a_method() -> Mutation:
+    return sequence_class(
+        lambda x, cls: product(x, reversed(cls)),
+        lambda meta, numbers: setattr(meta, "__reversed__", lambda cls: iter([7.0])),
+    )

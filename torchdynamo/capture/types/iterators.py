@@ -13,8 +13,10 @@ from torchdynamo.capture.types.dict_views import PARTS, VIEWS
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
-from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, ViewOf, iterate, make_iterator
-from torchdynamo.capture.vm.lookup import guarded_slot
+from torchdynamo.capture.vm.enums import guard_members
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, ViewOf, iterate, known_steps, make_iterator
+from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot, has_python_operators, is_written_by_program
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, function, models
 from torchdynamo.core.signals import Raised
@@ -90,11 +92,18 @@ def known_reversed(vm: Machine, items: Known) -> Value:
     """Return a reversed iterator of a constant; that of a range is the iterator of another range."""
     if type(items.obj) is range:
         return vm.iterator(Known(items.obj[::-1]))
+    if has_python_operators(items):
+        found = guarded_lookup(vm, items.pytype, "__reversed__")
+        if is_written_by_program(found):
+            return vm.special(items, "__reversed__")
+        if found is MISSING and is_written_by_program(guarded_lookup(vm, items.pytype, "__getitem__")):
+            return make_iterator(vm, from_end(vm, items, vm.known(vm.length(items), "length")), items, reversed)
+        guard_members(vm, items.obj)
     try:
         real: Any = reversed(items.obj)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
-    return make_iterator(vm, (vm.constant(item) for item in real), items, type(real))
+    return make_iterator(vm, known_steps(vm, real), items, type(real))
 
 
 def from_end(vm: Machine, items: Value, size: int) -> Iterator[Value]:

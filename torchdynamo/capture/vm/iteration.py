@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import tensor_methods
 from torchdynamo.capture.vm import enums, lookup, model
+from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.wrap import lift, refuse_unseen
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import Known, Object, TensorNode, Value
@@ -112,14 +113,28 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
         return model.CONSTANT_ITEMS[frozenset](vm, value)
     if lookup.has_python_operators(value):
         found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
-        if type(found) is types.FunctionType and found.__module__ not in lookup.LIBRARIES:
+        if lookup.is_written_by_program(found):
             return steps_of(vm, vm.special(value, "__iter__"))
+        if found is MISSING and lookup.is_written_by_program(lookup.guarded_lookup(vm, value.pytype, "__getitem__")):
+            return from_getitem(vm, value)
         enums.guard_members(vm, value.obj)
     try:
         real = iter(value.obj)
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
-    return (lift(vm, item) for item in real)
+    return known_steps(vm, real)
+
+
+def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:
+    """Yield the items of an iterator over constants."""
+    while True:
+        try:
+            item = next(real)
+        except StopIteration:
+            return
+        except Exception as error:  # in the program, too
+            raise vm.refused(error) from None
+        yield lift(vm, item)
 
 
 def tensor_items(vm: Machine, value: TensorNode) -> Iterator[Value]:

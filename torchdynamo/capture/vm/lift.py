@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.capture.vm import model
-from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.iteration import known_steps, make_iterator
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.value import Known, Value
 
@@ -30,15 +29,3 @@ def iterated_by(real: Any) -> Value | None:
     except TypeError:
         return None
     return Known(made_of[0]) if maker in (iter, reversed) and type(made_of[0]) in CONSTANTS else None
-
-
-def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:
-    """Yield the items of an iterator over constants."""
-    while True:
-        try:
-            item = next(real)
-        except StopIteration:
-            return
-        except Exception as error:  # in the program, too
-            raise vm.refused(error) from None
-        yield lift(vm, item)

@@ -183,6 +183,11 @@ def has_python_operators(value: Known) -> bool:
 SPEAKING = (type, enum.Enum)
 
 
+def is_written_by_program(found: Any) -> bool:
+    """Return whether a special method is a function of the program's: it has to be followed, and not just called."""
+    return type(found) is types.FunctionType and found.__module__ not in LIBRARIES
+
+
 def is_plain_constant(value: Known) -> bool:
     """Return whether Python can be asked about a constant at once: no user code runs, and it is no function."""
     return type(value.obj) in CONSTANTS or not (type(value.obj) is types.FunctionType or has_python_operators(value))
