@@ -218,6 +218,16 @@ def test_bytes_that_are_shown_keep_their_size() -> None:
             del views
 
 
+@pytest.mark.parametrize("text", ["abc", "äbc"])
+def test_iterators_over_texts_that_are_returned(text: str) -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, object, object]:
+        return x + 1, reversed(text), iter(text)
+
+    wanted, got = fn(X), torchdynamo.compile(fn, backend="eager", fullgraph=True)(X)
+    assert [type(each) for each in got] == [type(each) for each in wanted]
+    assert [[*each] for each in got[1:]] == [[*text[::-1]], [*text]]
+
+
 # -- texts of objects --------------------------------------------------------------------------------------------------
 class Named:
     def __init__(self, name: Any) -> None:

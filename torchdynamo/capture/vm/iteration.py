@@ -226,7 +226,7 @@ class ViewOf(NamedTuple):
 
 def make_iterator(vm: Machine, steps: Iterator[Value], over: Value | None, pytype: type | None = None) -> Object:
     """Make an iterator object around host-level steps."""
-    if over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
+    if pytype is None and over.__class__ is Known and over.pytype is str:  # one of two, by what is in it
         pytype = type(iter(over.obj))
     cls = pytype or ITERATOR_TYPES.nearest(over.pytype if over is not None else list) or type(iter([]))
     made = vm.new(cls)
