@@ -195,9 +195,19 @@ def bad_pairs(x, box, keys):
     return y
 
 
+def insort_before_the_list(x, box, keys):
+    y = x + 1
+    bisect.insort(box, 1, hi=-1)
+    bisect.insort(box, 1, lo=-1)
+    return y
+
+
+OUTCOMES = [init_of_argument, grows_meanwhile, view_that_existed, only_next, map_of_nothing, asks_itself, bad_pairs]
+
+
 @pytest.mark.parametrize(
     "fn",
-    [init_of_argument, grows_meanwhile, view_that_existed, only_next, map_of_nothing, asks_itself, bad_pairs],
+    [*OUTCOMES, insort_before_the_list],
     ids=lambda fn: fn.__name__,
 )
 def test_outcomes_as_eager(fn):

@@ -44,30 +44,31 @@ def heapify(heap, /):
         heapq._siftup(heap, at)  # type: ignore[attr-defined]
 
 
+def search(a, lo, hi, is_left):
+    """Return the first position from `lo` to `hi` whose item is not to the left of a new one."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    if hi is None or hi == -1:
+        hi = len(a)
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if is_left(a[middle]):
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
 @polyfill(bisect.insort_right)
 def insort_right(a, x, lo=0, hi=None, *, key=None):
     place = x if key is None else key(x)
-    low, high = lo, len(a) if hi is None else hi
-    while low < high:
-        middle = (low + high) // 2
-        if place < (a[middle] if key is None else key(a[middle])):
-            high = middle
-        else:
-            low = middle + 1
-    a.insert(low, x)
+    a.insert(search(a, lo, hi, lambda item: not place < (item if key is None else key(item))), x)
 
 
 @polyfill(bisect.insort_left)
 def insort_left(a, x, lo=0, hi=None, *, key=None):
     place = x if key is None else key(x)
-    low, high = lo, len(a) if hi is None else hi
-    while low < high:
-        middle = (low + high) // 2
-        if (a[middle] if key is None else key(a[middle])) < place:
-            low = middle + 1
-        else:
-            high = middle
-    a.insert(low, x)
+    a.insert(search(a, lo, hi, lambda item: (item if key is None else key(item)) < place), x)
 
 
 @polyfill(heapq.nlargest)
