@@ -18,6 +18,7 @@ from torch._guards import TracingContext
 
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.modules import graph_module
+from torchdynamo.graph.passes.stages import with_inputs
 
 Node = torch.fx.Node
 Order: TypeAlias = tuple[int | None, ...]
@@ -328,10 +329,7 @@ def part_of(
     inputs = [*symbols, *(each for each in taken if each not in held and each not in symbols)]
     results = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
     inner = torch.fx.Graph()
-    here: dict[Node, Node] = {}
-    for node in inputs:
-        here[node] = inner.placeholder(node.name)
-        here[node].meta = dict(node.meta)
+    here = with_inputs(inner, inputs)
     for node in (*held, *nodes):
         here[node] = inner.node_copy(node, here.__getitem__)
         here[node].meta = dict(node.meta)

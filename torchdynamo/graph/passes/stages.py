@@ -6,7 +6,7 @@ backend compiles in parts (backends/split_backward.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -75,6 +75,15 @@ def cut(gm: torch.fx.GraphModule, after: Sequence[str]) -> list[GraphStage]:
     return [stage(gm, group, wanted, switched) for group in groups if group]
 
 
+def with_inputs(graph: torch.fx.Graph, nodes: Iterable[Node]) -> dict[Node, Node]:
+    """Add an input for each of these nodes of another graph, which it stands for, and return it by node."""
+    found = {}
+    for node in nodes:
+        found[node] = graph.placeholder(node.name)
+        found[node].meta = dict(node.meta)
+    return found
+
+
 def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switched: Switches) -> GraphStage:
     """Return these nodes as a graph of their own, which sets the process state that it expects and restores it.
 
@@ -84,10 +93,7 @@ def stage(gm: torch.fx.GraphModule, nodes: list[Node], wanted: set[Node], switch
     inputs = list(dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside))
     results = [node for node in nodes if node in wanted or any(user not in inside for user in node.users)]
     inner = torch.fx.Graph()
-    here: dict[Node, Node] = {}
-    for node in inputs:
-        here[node] = inner.placeholder(node.name)
-        here[node].meta = dict(node.meta)
+    here = with_inputs(inner, inputs)
     switch(inner, {key: value for key, value in switched.items() if value != at_entry(key)})
     for node in nodes:
         here[node] = inner.node_copy(node, here.__getitem__)
