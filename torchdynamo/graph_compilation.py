@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -62,6 +62,46 @@ def next_graph_name() -> str:
     return f"__compiled_fn_{next(_graph_numbers)}"
 
 
+class GraphInputs(NamedTuple):
+    """The inputs of a graph: what capture knows of them, the objects that the call has there, and where they are."""
+
+    values: list[Any]
+    examples: list[Any]
+    arguments: list[str]  # names of locals
+    bound: list[Source]  # of those that come after the locals, in one tuple
+
+
+def inputs_in_order(captured: Capture) -> list[Any]:
+    """Return what the frame has looked at that may be an input, in the order of the places where it is."""
+    vm = captured.machine
+    values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
+    return sorted(values, key=lambda value: place_of(carrier_of(value.source), captured.code))
+
+
+def inputs_of(gm: torch.fx.GraphModule, captured: Capture, values: Sequence[Any]) -> GraphInputs:
+    """Return those of some inputs that the graph has. If a size must precede its tensor, all come in the tuple."""
+    remaining = set(gm.graph.find_nodes(op="placeholder"))
+    used = [value for value in values if value.node in remaining]
+    sources = [value.source for value in used if value.source is not None]
+    in_order = any(source.how in ("size", "stride") for source in sources)
+    arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
+    bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
+    return GraphInputs(used, [captured.machine.input_objects[value.node] for value in used], arguments, bound)
+
+
+def with_pieces(
+    backend: registry.Backend, gm: torch.fx.GraphModule, compile_with: Callable[..., Any], reads_later: bool
+) -> registry.Backend:
+    """Return a backend that gets the pieces between the nodes that run as they are; the given one if there are none.
+
+    compile_with: compiles a graph by a backend. reads_later: a backward in it may run as the program wrote it.
+    """
+    if has_host_nodes(gm):
+        shrink_examples(gm.graph)
+        return between_host_nodes(backend, compile_with)
+    return whole_if_untraced(backend, compile_with) if reads_later else backend
+
+
 def compile_captured(
     captured: Capture,
     draft: codegen.Draft,
@@ -77,19 +117,11 @@ def compile_captured(
     vm = captured.machine
     if vm.ops == 0:
         return CalledGraph()
-    values: list[Any] = [*vm.numbers_in, *vm.inputs, *vm.boxes, *vm.objects_in]
-    inputs = sorted(values, key=lambda value: place_of(carrier_of(value.source), captured.code))
-    gm = builder.finish(draft.outputs, [value.node for value in inputs])
+    values = inputs_in_order(captured)
+    gm = builder.finish(draft.outputs, [value.node for value in values])
     reads_later = later.settle(gm, vm.roots)
-    remaining = set(gm.graph.find_nodes(op="placeholder"))
-    used = [value for value in inputs if value.node in remaining]
-    examples = [vm.input_objects[value.node] for value in used]
+    used, examples, arguments, bound = inputs_of(gm, captured, values)
     name, shown = next_graph_name(), str(graph_id)
-    sources = [value.source for value in used if value.source is not None]
-    # The bound tuple comes after the locals: if a size must precede its tensor, all inputs come in the tuple.
-    in_order = any(source.how in ("size", "stride") for source in sources)
-    arguments = [source.arg for source in sources if is_plain_local(source, captured.code) and not in_order]
-    bound = [source for source in sources if not is_plain_local(source, captured.code) or in_order]
     rerun = draft.rerun
     told, leaving = rerun.raised if rerun else None, blocks_left(captured)
     effects = effects_of(gm)
@@ -103,13 +135,8 @@ def compile_captured(
     closed = subclasses and not (takes_wrappers(backend) and all(map(is_wrapper, overriding)))
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured
     plain = written_apart(vm, gm) and not (closed or layered or effects.as_captured)
-    backend = backend if plain else decline_graph
     compile_with = functools.partial(compile_graph, name=shown, fullgraph=compiler.fullgraph)
-    if plain and has_host_nodes(gm):
-        shrink_examples(gm.graph)
-        backend = between_host_nodes(backend, compile_with)
-    elif plain and reads_later:
-        backend = whole_if_untraced(backend, compile_with)
+    backend = with_pieces(backend, gm, compile_with, reads_later) if plain else decline_graph
     compile_part = functools.partial(compile_with, backend=backend)
     torchs_id = torch_compat.compile_id(graph_id.number, graph_id.version)
     open_sizes = shape_env.sizes_zero_and_one_like_others()
@@ -131,15 +158,13 @@ def compile_captured(
     graph = callable_graph(fn, name, handler, boxes, bool(bound), written, graph_id)
     if isinstance(made, Replaceable) and made is graph.fn:
         made.held_by(graph)
-    only_here = ""
-    if subclasses or layered:
-        only_here = "its tensors are of a subclass, or inside of a torch.func transform"
-    elif effects.communicates:
-        only_here = "it communicates with other ranks"
-    elif reads_later:
-        only_here = "a backward in it may run as the program wrote it"
-    elif leaving:
-        only_here = "an error that it raises leaves `with` blocks"
+    reasons = (
+        (subclasses or layered, "its tensors are of a subclass, or inside of a torch.func transform"),
+        (effects.communicates, "it communicates with other ranks"),
+        (reads_later, "a backward in it may run as the program wrote it"),
+        (leaving, "an error that it raises leaves `with` blocks"),
+    )
+    only_here = next((text for holds, text in reasons if holds), "")
     return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, only_here)
 
 

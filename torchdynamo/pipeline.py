@@ -46,6 +46,7 @@ from torchdynamo.errors import (
 )
 from torchdynamo.first_run import FirstRun, is_endless_setup
 from torchdynamo.graph import torch_compat
+from torchdynamo.graph.build import GraphBuilder
 from torchdynamo.graph_compilation import compile_captured, decline_graph
 from torchdynamo.guards.aliases import alias_guards, memory_apart
 from torchdynamo.guards.explain import FailedGuard, Guards, first_failure
@@ -196,14 +197,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
         with turn() as ours:
             made = made_meanwhile(code, roots, compiler.owner_id)
             if made is None and ours and not over_limit(code, compiler, roots):
-                announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
-                again = bool(entries_of(code, compiler.owner_id))
-                with events.timing(), progress.shown(code), ranges.compiling(code, again):
-                    key = warm_start.key_if_used(code, roots, compiler)
-                    made = warm_start.find(key, code, roots, compiler, started, functools.partial(settle, compiler))
-                    if made is None:
-                        made = build_entry(code, roots, compiler, started, key)
-                budget.took(code, compiler.owner_id, time.perf_counter() - started)
+                made = new_entry(code, roots, compiler, started)
                 publish(code, made)
                 interop.stance()  # to see it change: capturing may have imported what has it
             return made
@@ -220,6 +214,19 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             text = f"compiling {resume.origin(code).code.co_name} failed: {error!r}"
             raise InternalError(explained(text, "internal error")) from error
         return give_up(code, error)
+
+
+def new_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float) -> Any:
+    """Return an entry that the store has for a frame, else one of a capture; None if the frame is left to Python."""
+    announce(code, compiler.owner_id, roots, compiler.guard_fail_fn)
+    again = bool(entries_of(code, compiler.owner_id))
+    with events.timing(), progress.shown(code), ranges.compiling(code, again):
+        key = warm_start.key_if_used(code, roots, compiler)
+        made = warm_start.find(key, code, roots, compiler, started, functools.partial(settle, compiler))
+        if made is None:
+            made = build_entry(code, roots, compiler, started, key)
+    budget.took(code, compiler.owner_id, time.perf_counter() - started)
+    return made
 
 
 def skip_reason(code: CodeType, roots: Roots) -> str | None:
@@ -296,9 +303,7 @@ def entry_of(
         written = codegen.finish(draft, name, arguments, len(bound_inputs), discard=not draft.outputs)
         new_code = written.assembled(draft.code)
     with ranges.phase(code, "guards"):
-        state = Guard(Source("globals"), "GLOBAL_STATE")
-        sizes = number_guards(builder.numbers, captured.machine.layouts)
-        guards = complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
+        guards = guards_of(captured, builder, gm, roots)
         program = lower(guards, [*bound_inputs, *draft.bound], code)
     for continuation in draft.skipped:
         _native.skip_code(continuation, why.reason if why else resume.LOOP)
@@ -324,10 +329,15 @@ def entry_of(
     calls = sum(node.op.startswith("call_") for node in gm.graph.nodes) if gm else 0
     tell_compiled(code, graph_id, compiler.backend_name, entry, started, calls, varying, again, at_call, stored)
     if config.debug:
-        debug.print_frame(record.name, gm, code, new_code, guards)
-        if again:
-            print(again)
+        debug.print_frame(record.name, gm, code, new_code, guards, again)
     return entry
+
+
+def guards_of(captured: Capture, builder: GraphBuilder, gm: Any, roots: Roots) -> list[Guard]:
+    """Return all that the entry of a capture takes for granted: of objects, sizes, process state and aliases."""
+    state = Guard(Source("globals"), "GLOBAL_STATE")
+    sizes = number_guards(builder.numbers, captured.machine.layouts)
+    return complete([*captured.guards, *sizes, state, *alias_guards(captured, gm)], roots)
 
 
 def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:

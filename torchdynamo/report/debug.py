@@ -18,14 +18,21 @@ ROOTS = {"local": "local", "globals": "global", "builtins": "builtin", "closure"
 
 
 def print_frame(
-    name: str | None, gm: torch.fx.GraphModule | None, code: CodeType, new_code: CodeType, guards: Iterable[Guard]
+    name: str | None,
+    gm: torch.fx.GraphModule | None,
+    code: CodeType,
+    new_code: CodeType,
+    guards: Iterable[Guard],
+    again: str = "",
 ) -> None:
-    """Print what was compiled for one frame. `name` and `gm` are None if it has no graph."""
+    """Print what was compiled for one frame. name, gm: None if it has no graph. again: why it was compiled again."""
     if gm is not None:
         print(graph_table(name or "", gm))
     print(bytecode("ORIGINAL", code))
     print(bytecode("MODIFIED", new_code))
     print(guard_list(guards))
+    if again:
+        print(again)
 
 
 def graph_table(name: str, gm: torch.fx.GraphModule) -> str:
