@@ -1,4 +1,4 @@
-"""Operands: how many an instruction uses, which the table of capture does not say of all; those of a call."""
+"""Count the operands of instructions, where the table of capture does not say how many; find those of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running operations on fake tensors before they become nodes: to know what they give, and that they are possible."""
+"""Run operations on fake tensors before they become nodes: to know what they give, and that they are possible."""
 
 from __future__ import annotations
 

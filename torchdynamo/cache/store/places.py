@@ -1,4 +1,4 @@
-"""Where the store lies, and whether it may be trusted: who can write to it decides what runs in this process.
+"""Find the store, and decide whether to trust it: who can write to it decides what runs in this process.
 
 A folder or a file counts if it belongs to this user, or to root, nobody else may write to it, and it is no link. That
 is asked of the open file, before a byte of it is read.

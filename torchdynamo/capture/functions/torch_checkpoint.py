@@ -1,4 +1,4 @@
-"""What a checkpoint reads when a backward runs it again: it must be as it was in the forward, else the graph ends.
+"""Check what a checkpoint reads: if it changes before the backward runs the function again, the graph ends.
 
 The graph runs the same nodes again, on the same tensors. The program runs its function again, which then reads its
 variables, lists and dictionaries, and the memory of tensors that it found in them, as they are by that time.

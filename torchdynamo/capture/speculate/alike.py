@@ -1,4 +1,4 @@
-"""Tensors that are computed alike: by the same operators of the same inputs, so that `torch.equal` will say they are.
+"""Find tensors that are computed alike: by the same operators of the same inputs, so that `torch.equal` holds.
 
 Only nan says otherwise, and writes in between: the capture rests on the answer, and the graph checks it.
 """

@@ -1,4 +1,4 @@
-"""Branches whose one side only raises: `if not valid.all(): raise ValueError(...)`, `assert ok.all()`.
+"""Capture a branch one side of which only raises: `if not valid.all(): raise ValueError(...)`, `assert ok.all()`.
 
 Capture goes on the other side, and what decides is noted: it becomes an output of the graph. Where that says otherwise
 in a call, what the graph computed is thrown away and the frame runs from its start as it was written, which raises what

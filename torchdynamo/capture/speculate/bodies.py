@@ -1,4 +1,4 @@
-"""Stretches of a program that become bodies of one operator: a side of a condition, a turn of a loop."""
+"""Capture parts of a program as bodies of one operator: a side of a condition, an iteration of a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of numbers that make no difference: `n > 1 and mask is None and causal`, where there is a mask.
+"""Skip tests of numbers that make no difference: `n > 1 and mask is None and causal`, where there is a mask.
 
 To ask for the truth of a size is to make a version of each answer. Where going straight on leads, by tests that are
 known and do nothing else, to where the jump leads, nobody has to ask. Such a test may look at a tensor's shape, and

@@ -1,4 +1,4 @@
-"""Errors that only running the graph can tell, where the frame would catch them: `try: x[index]`, `except IndexError`.
+"""Capture operators whose errors the frame would catch: `try: x[index]`, `except IndexError`.
 
 A graph runs as a whole, outside of the frame's handlers. So where an operator may raise by what its arguments hold and
 somebody in the frame would hear of it, the capture rests on its not raising: as with checks (assertions.py), if the

@@ -1,4 +1,4 @@
-"""Sizes that nobody knows and that an operator wants to be the same, or a known one: `x[~mask] += y[~mask]`.
+"""Unify unbacked sizes that an operator requires to be the same, or a known one: `x[~mask] += y[~mask]`.
 
 They are taken to be, and the graph checks it. Where they are not, one of them is 1, or the operator raises: the graph
 raises, and the frame runs from its start as it was written. An operator that asks

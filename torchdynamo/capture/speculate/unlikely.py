@@ -1,7 +1,7 @@
-"""Branches of which one way is seldom gone: has a factorization failed, is anything nan or infinite; ways that warn.
+"""Capture the likely side of a branch: no factorization has failed, nothing is nan or infinite, nothing is warned of.
 
-`L, info = torch.linalg.cholesky_ex(x)`, `if info.any():`; `if (variance < least).any(): warnings.warn(...)`. Capture
-goes the other way, and the graph checks that, as it does for branches that only raise (assertions.py).
+`L, info = torch.linalg.cholesky_ex(x)`, `if info.any():`; `if (variance < least).any(): warnings.warn(...)`. The
+graph checks that the likely side was the right one, as it does for branches that only raise (assertions.py).
 
 A way that does nothing but drop a tensor (`if not padding.any(): padding = None`) spares work that changes nothing.
 Programs pad always or never: what holds in the call that is captured is expected of those after it.

@@ -1,4 +1,4 @@
-"""Between values and what a graph node holds: nodes, constants and containers of them."""
+"""Convert between values and the arguments of nodes: nodes, constants and containers of them."""
 
 from __future__ import annotations
 

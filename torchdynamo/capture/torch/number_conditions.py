@@ -1,4 +1,4 @@
-"""Conditions on numbers that exist when the frame begins and vary: decided by what they are now, and guarded.
+"""Decide conditions on symbols that have a value at entry by that value, and guard them.
 
 The graph computes with a float that varies as with a number nobody knows. Where Python has to know whether it is below
 another (`if rate < 0.1`, `min(rate, 1.0)`), the condition is a formula over floats and integers of the frame's inputs;

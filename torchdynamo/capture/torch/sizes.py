@@ -1,4 +1,4 @@
-"""Which sizes and integers of the entry state are numbers of the graph, and how they enter.
+"""Decide which sizes and integers of the entry state are symbols, and make these inputs of the graph.
 
 A first compile takes all of them for constants. What then turns out to change (`Numbers.varying` names it by source: a
 tensor's size is `Source("size", tensor, dim)`) becomes a number in the next; the user may also say so beforehand.

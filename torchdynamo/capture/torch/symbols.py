@@ -1,4 +1,4 @@
-"""Numbers with no value yet (value.Symbol): Python's operators and conversions over them.
+"""Apply Python's operators and conversions to symbols, numbers that have no value yet.
 
 What stays a number of the graph is here; anything else that is asked of one (a method, its text, its hash) is asked of
 its value: for a number that existed at entry that is a fact to guard, and one read from a tensor ends the graph.

@@ -1,4 +1,4 @@
-"""Indices of tensors that are integers nobody knows: `x[n]`, where n is read from a tensor, or is one itself.
+"""Index tensors by unbacked integers: `x[n]`, where n is read from a tensor, or is one itself.
 
 torch's own indexing takes no such number for an integer; `torch.select` does, and is what indexing is made of. It gives
 a view, so what is left of the index is read from that, or written to it.

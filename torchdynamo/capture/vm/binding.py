@@ -1,4 +1,4 @@
-"""Arguments to the names of a Python function, by Python's rules and with its words where they do not fit."""
+"""Bind arguments to the parameters of a Python function, by Python's rules and with its messages of errors."""
 
 from __future__ import annotations
 

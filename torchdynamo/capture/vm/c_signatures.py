@@ -1,4 +1,4 @@
-"""How functions in C take their arguments, where they do not say so themselves: written as `def` would have it."""
+"""Signatures of functions in C that do not show theirs, written as `def` would have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a call is decided: a model, a polyfill, a torch operator, a pure function, inlining, else a break."""
+"""Decide what a call becomes: a model, a polyfill, a torch operator, a pure function, inlining, else a break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of enumerations are what they are, but carry attributes, and their class says what can be asked of them."""
+"""Members of enumerations: constants with attributes of their own and the methods of their class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom methods written in C refuse, before anything of theirs runs."""
+"""Check the receiver of a method written in C, as CPython does before the method runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in a loop of objects of one kind: the layers of a model, each of which is captured as the one before was.
+"""Capture a call once for all objects of one kind in a loop: each layer of a model as the one before was.
 
 The first is executed. What its capture has added is kept as a recipe (call_recipes.py), and where that fits the next
 object, it is done again with the other paths and nodes, which takes a fraction of the time and gives the very same

@@ -1,4 +1,4 @@
-"""Code that looks at the frame it runs in: it would see that the frame was left and gone on with as another."""
+"""Find code that inspects the frame it runs in: after a graph break it would see that of a continuation."""
 
 from __future__ import annotations
 

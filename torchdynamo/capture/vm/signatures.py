@@ -1,4 +1,4 @@
-"""May a callable be called with such arguments? Models are asked only if CPython would ask what they model.
+"""Check the arguments of a call against the signature, before the model of the callable is asked.
 
 A model's own parameters say what it needs, and are not the signature that a program sees: `{}.get(key=1)` is an error.
 """

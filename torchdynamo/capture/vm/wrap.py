@@ -1,4 +1,4 @@
-"""How an object that existed at entry becomes a value: looked at once, guarded on the narrowest fact that is used."""
+"""Wrap an object that existed at entry: it is looked at once, and guarded by the narrowest fact that is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places that a frame writes to for good: where its next call, or the rest of it behind a break, will look."""
+"""Find the places a frame writes to that outlive it, where its next call, or its continuation, will look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators in a row belong to one update: they read each other's results, or memory that one writes to."""
+"""Group operators in a row into updates: those that read each other's results, or memory that one writes to."""
 
 from __future__ import annotations
 
