@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from following import check
 
 import torchdynamo
+from torchdynamo.capture.vm import cached_calls
 
 X = torch.arange(4.0)
 
@@ -274,3 +276,28 @@ def test_a_cached_function_waits_for_a_thread_that_calls_what_is_compiled() -> N
     exec(compile(HEAD + WAITS, "<waits>", "exec"), space)
     assert torchdynamo.compile(space["f"], backend="eager")(X)[1] is False
     assert space["LOG"] == [4.0]
+
+
+@functools.lru_cache(None)
+def of_object(obj: Any, n: int) -> int:
+    return n * 2
+
+
+class Box:
+    pass
+
+
+def test_nothing_is_kept_of_a_key_whose_object_is_gone() -> None:
+    def call() -> None:
+        box = Box()
+        of_object(box, 3)
+        compiled = torchdynamo.compile(lambda x: x * of_object(box, 3), backend="eager", fullgraph=True)
+        assert compiled(torch.ones(2)).tolist() == [6.0, 6.0]
+
+    gc.collect()
+    before = len(cached_calls._look_ups)
+    call()
+    assert len(cached_calls._look_ups) == before + 1
+    of_object.cache_clear()
+    gc.collect()
+    assert len(cached_calls._look_ups) == before

@@ -154,12 +154,7 @@ class Source:
     _interned: ClassVar[dict[tuple[Any, ...], Source]] = {}
 
     def __new__(cls, how: str, base: Source | None = None, arg: Hashable = None) -> Source:
-        key = (
-            how,
-            base,
-            type(arg),
-            arg if not isinstance(arg, weakref.ref) else id(arg),
-        )  # weak references may be equal
+        key = cls._key(how, base, arg)
         table = cls._interned if base is None else base.table
         self = table.get(key)
         if self is None:
@@ -170,6 +165,15 @@ class Source:
             if how == "pinned":
                 self.pin(key)
         return self
+
+    @staticmethod
+    def _key(how: str, base: Source | None, arg: Any) -> tuple[Any, ...]:
+        """Return the key of a path in its table. Weak references may be equal, and count as different ones."""
+        return how, base, type(arg), id(arg) if isinstance(arg, weakref.ref) else arg
+
+    def forget(self) -> None:
+        """Drop the path from its table: it leads nowhere any more."""
+        self.table.pop(self._key(self.how, self.base, self.arg), None)
 
     def pin(self, key: tuple[Any, ...]) -> None:
         """Hold the object weakly if it can be freed; sources that begin at it are dropped with it."""

@@ -90,7 +90,10 @@ def guard_of_result(function: Any, source: Source, key: Any, position: Position 
         return None
     kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
     if holds_objects(kept):
-        return Guard(Source("asked", source, look_up(KeyOfObjects(kept))), kind, held, position)
+        found = look_up(KeyOfObjects(kept))
+        path = Source("asked", source, found)
+        note_path(path, vars(found)["key"].parts)
+        return Guard(path, kind, held, position)
     return Guard(Source("key", Source("cache", source), kept), kind, held, position)
 
 
@@ -112,13 +115,22 @@ class Finder:
 
 
 class WeakKey(weakref.ref[Any]):
-    """Stands in a key for an object that it does not hold."""
+    """Stands in a key for an object that it does not hold. Paths by such a key are dropped with the object."""
 
-    __slots__ = ("number",)
+    __slots__ = ("number", "paths")
+
+    def __new__(cls, obj: Any) -> WeakKey:
+        return super().__new__(cls, obj, cls.died)
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(obj)  # type: ignore[call-arg]
+        super().__init__(obj, WeakKey.died)  # type: ignore[call-arg]
         self.number = hash(obj)
+        self.paths: set[Source] = set()
+
+    def died(self) -> None:
+        for path in self.paths:
+            path.forget()
+        self.paths.clear()
 
     def __hash__(self) -> int:
         return self.number
@@ -142,6 +154,15 @@ class KeyOfObjects:
         return self.parts == other.parts if type(other) is KeyOfObjects else is_at(self.parts, other)
 
 
+def note_path(path: Source, parts: Any) -> None:
+    """Have a path dropped as soon as an object is freed that parts of a key stand for."""
+    for part in parts if type(parts) is tuple else [parts]:
+        if type(part) is tuple:
+            note_path(path, part)
+        elif type(part) is WeakKey:
+            part.paths.add(path)
+
+
 def is_at(part: Any, found: Any) -> bool:
     """Return whether what `held_weakly` has made of a part of a key stands for this one."""
     if type(part) is WeakKey:
@@ -156,7 +177,7 @@ def is_at(part: Any, found: Any) -> bool:
 def look_up(key: KeyOfObjects) -> Callable[[Any], Any]:
     """Return what looks for a result under a key with objects, which native guards do not compare.
 
-    It is one for equal keys while any guard has it, so that guards are found to be equal.
+    It is one for equal keys, so that guards are found to be equal, and goes with the paths that have it.
     """
     found = _look_ups.get(key)
     if found is None:
@@ -174,6 +195,7 @@ def result_under(key: KeyOfObjects) -> Callable[[Any], Any]:
         cache = _native.cache_of(function)
         return MISSING if cache is None else cache.get(key, MISSING)
 
+    vars(result)["key"] = key
     return result
 
 
