@@ -30,6 +30,9 @@ create table if not exists measurements (
 """
 
 
+_HAS_TABLE = "select 1 from sqlite_master where name = 'measurements'"
+
+
 class Row(NamedTuple):
     """Outcome of one member for one graph. Times are seconds; those of members not measured are None."""
 
@@ -102,12 +105,14 @@ class Database:
         if not self.usable or not self._is_ours():
             return []
         found: list[Any] = []
+        reads = statement.startswith("select")
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.file, timeout=PATIENCE)
             try:
-                connection.execute("pragma journal_mode = wal")
-                connection.execute(_SCHEMA)
+                if not reads or not connection.execute(_HAS_TABLE).fetchone():
+                    connection.execute("pragma journal_mode = wal")
+                    connection.execute(_SCHEMA)
                 with connection:
                     for each in parameters:
                         found = connection.execute(statement, each).fetchall()

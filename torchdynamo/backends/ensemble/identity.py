@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import itertools
 import os
 import platform
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +21,19 @@ import torch.fx
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.graph.modes import Modes
 
-_PACKAGES = ("torchdynamo-standalone", "onnxruntime", "openvino", "torch-tensorrt", "apache-tvm")
+_PACKAGES = {
+    "onnxruntime": "onnxruntime",
+    "openvino": "openvino",
+    "torch_tensorrt": "torch-tensorrt",
+    "tvm": "apache-tvm",
+}
+"""Modules, and the packages that they are installed by."""
 _OWNERS = ("torch", "torch.nn.functional", "torch._C._nn", "torch._C._VariableFunctions", "builtins")
 _LITERALS = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout)
+
+
+Numbers = dict[torch.fx.Node, int]
+"""Positions of nodes in their graph."""
 
 
 class HasNoName(Exception):
@@ -46,11 +59,11 @@ def graph_hash(subgraph: Subgraph) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _numbers(subgraph: Subgraph) -> dict[torch.fx.Node, int]:
+def _numbers(subgraph: Subgraph) -> Numbers:
     return {node: index for index, node in enumerate(subgraph.gm.graph.nodes)}
 
 
-def _line(node: torch.fx.Node, numbers: dict[torch.fx.Node, int]) -> str:
+def _line(node: torch.fx.Node, numbers: Numbers) -> str:
     """Return a node as text."""
     target = "" if node.op in ("placeholder", "output") else _target(node)
     return f"{node.op} {target} {_argument(node.args, numbers)} {_argument(node.kwargs, numbers)}"
@@ -89,18 +102,39 @@ def _part(owner: Any, name: str) -> Any:
     return getattr(owner, name, None)
 
 
-def _argument(value: Any, numbers: dict[torch.fx.Node, int]) -> str:
-    if isinstance(value, torch.fx.Node):
-        return f"%{numbers[value]}"
-    if isinstance(value, _LITERALS):
-        return f"{type(value).__name__}:{value!r}"
-    if isinstance(value, (tuple, list)):
-        return f"({','.join(_argument(item, numbers) for item in value)})"
-    if isinstance(value, dict):
-        return f"({','.join(f'{key}={_argument(item, numbers)}' for key, item in value.items())})"
-    if isinstance(value, slice):
-        return f"slice{_argument((value.start, value.stop, value.step), numbers)}"
-    return name_of(value)
+def _argument(value: Any, numbers: Numbers) -> str:
+    cls: Any = type(value)
+    return _writer(cls)(value, numbers)
+
+
+def _sequence(value: Sequence[Any], numbers: Numbers) -> str:
+    return f"({','.join([_argument(item, numbers) for item in value])})"
+
+
+def _mapping(value: Mapping[str, Any], numbers: Numbers) -> str:
+    return f"({','.join([f'{key}={_argument(item, numbers)}' for key, item in value.items()])})"
+
+
+def _slice(value: slice, numbers: Numbers) -> str:
+    return f"slice{_sequence((value.start, value.stop, value.step), numbers)}"
+
+
+Writer = Callable[[Any, Numbers], str]
+_WRITERS: dict[type, Writer] = {
+    **dict.fromkeys(_LITERALS, lambda value, numbers: f"{type(value).__name__}:{value!r}"),
+    torch.fx.Node: lambda value, numbers: f"%{numbers[value]}",
+    tuple: _sequence,
+    list: _sequence,
+    dict: _mapping,
+    slice: _slice,
+    object: lambda value, numbers: name_of(value),
+}
+"""How an argument of each class is written; that of a subclass as its first base here."""
+
+
+@functools.lru_cache(256)
+def _writer(cls: type) -> Writer:
+    return next(_WRITERS[each] for each in cls.__mro__ if each in _WRITERS)
 
 
 def _described(value: Any, static: bool) -> str:
@@ -138,10 +172,11 @@ def fingerprint() -> str:
 @functools.cache
 def versions() -> str:
     """Return the versions of Python, PyTorch, this package and the optional packages that are installed."""
-    found = [f"python {platform.python_version()}", f"torch {torch.__version__}"]
-    for name in _PACKAGES:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    own = sys.modules[__name__.partition(".")[0]].__version__
+    found = [f"python {platform.python_version()}", f"torch {torch.__version__}", f"torchdynamo-standalone {own}"]
+    for module, name in _PACKAGES.items():
+        # Asking for packages that are not there takes longer than looking for their modules.
+        if module in sys.modules or importlib.util.find_spec(module) is not None:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                found.append(f"{name} {importlib.metadata.version(name)}")
     return ", ".join(found)

@@ -37,6 +37,7 @@ bool read(PyObject *value, Input &input, std::vector<int64_t> &numbers)
         input.kind = Input::TENSOR;
         input.keys = impl->key_set();
         input.address = address_of(impl);
+        input.storage = impl->unsafe_storage().unsafeGetStorageImpl();
         input.dims = (uint16_t)impl->sizes_default().size();
         input.begin = (uint32_t)numbers.size();
         numbers.insert(numbers.end(), impl->sizes_default().begin(), impl->sizes_default().end());
@@ -81,6 +82,7 @@ void look_ahead(PyObject *value, const Input &input)
     __builtin_prefetch(impl);
     __builtin_prefetch(impl + 64);
     __builtin_prefetch(impl + 128);
+    __builtin_prefetch(input.storage);
 }
 } // namespace
 

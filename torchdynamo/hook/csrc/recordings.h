@@ -34,6 +34,7 @@ struct Input {
     uint16_t dims = 0;             // of a tensor
     uint32_t begin = 0;            // of its sizes among the numbers of the layout; its strides follow
     const void *address = nullptr; // of a tensor; of another object itself, owned
+    const void *storage = nullptr; // of a tensor when it was recorded; only to have it at hand
     c10::DispatchKeySet keys;      // of a tensor
     int64_t number = 0;
 };
