@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -170,3 +172,24 @@ def test_another_text_is_another_version():
     compiled = torchdynamo.compile(told, backend="eager", fullgraph=True)
     for word in (Word("a"), Word("a.b"), Word("a.b.c"), "a", Odd("a.b")):
         assert_alike(told(X, word), compiled(X, word))
+
+
+class Indexed:
+    def __init__(self, index: Any) -> None:
+        self.index = index
+
+    def __index__(self) -> Any:
+        return self.index
+
+
+@pytest.mark.parametrize("fn", [hex, bin, oct, chr, operator.index])
+@pytest.mark.parametrize("given", [Indexed(65), Indexed("a"), object(), 66])
+def test_functions_of_an_integer_ask_objects_for_it(fn: Any, given: Any) -> None:
+    def attempt(x):
+        try:
+            return x + 1, fn(given)
+        except TypeError as error:
+            return x, str(error)
+
+    x = torch.ones(2)
+    assert repr(torchdynamo.compile(attempt, backend="eager", fullgraph=True)(x)) == repr(attempt(x))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import functools
 import io
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.capture.vm.namespaces import has_dict
-from torchdynamo.capture.vm.scalar_subclasses import plain_value, plainly
+from torchdynamo.capture.vm.scalar_subclasses import indexed, plain_value, plainly
 from torchdynamo.capture.vm.signatures import by_place
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift
 from torchdynamo.core.signals import Break
@@ -199,6 +200,32 @@ for _converter, _method in (
     (format, "__format__"),
 ):
     converter(_converter, _method)
+
+
+def as_index(vm: Machine, value: Value) -> Value:
+    """Return what `__index__` gives of an object. Raises, in the program, TypeError for one that is no integer."""
+    found = indexed(vm, value)
+    if found is value:
+        raise vm.error(TypeError, f"{type_name(value.pytype)!r} object cannot be interpreted as an integer")
+    if not issubclass(found.pytype, int):
+        raise vm.error(TypeError, f"__index__ returned non-int (type {found.pytype.__name__})")
+    if found.pytype is not int:  # with a warning
+        raise Break("unknown call", name="__index__")
+    return found
+
+
+def taking_an_index(fn: Any) -> None:
+    """Register a function of an integer, which may be an object with `__index__`."""
+
+    def row(vm: Machine, number: Value, /) -> Value:
+        written = number.__class__ is Object and not issubclass(number.pytype, int)
+        return vm.run_pure(fn, [as_index(vm, number) if written else number], {})
+
+    function(fn)(row)
+
+
+for _taking in (hex, bin, oct, chr, operator.index):
+    taking_an_index(_taking)
 
 
 @function(bool)
