@@ -101,6 +101,17 @@ def test_why_says_what_was_not_stored_and_what_did_not_fit(store: Path, capsys: 
     assert folder.name == "notes" and not list((store.parent / "image").rglob("notes"))
 
 
+def left(x: torch.Tensor) -> torch.Tensor:
+    exec("y = 1")
+    return x + 1
+
+
+def test_why_says_what_is_left_to_python(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torchdynamo.compile(left, backend="eager")(torch.ones(3))
+    main(["why", f"{__name__}:left"])
+    assert "left to Python, which is not stored: exec has side effects" in capsys.readouterr().out
+
+
 def trained(x: torch.Tensor) -> torch.Tensor:
     return (x * 2).sin()
 
