@@ -20,6 +20,7 @@ import shlex
 import shutil
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,20 @@ def compile_as_c(command: build_ext, extension: Extension) -> None:
     extension.sources = [source for source in extension.sources if source not in plain]
     compiler = command.compiler
     unpatched = type(compiler).compile
-    extension.extra_objects = unpatched(
-        compiler,
-        plain,
-        output_dir=command.build_temp,
-        macros=extension.define_macros,
-        include_dirs=extension.include_dirs,
-        extra_postargs=[*extension.extra_compile_args, "-std=gnu11"],
-        depends=extension.depends,
-    )
+
+    def objects_of(source: str) -> list[str]:
+        return unpatched(
+            compiler,
+            [source],
+            output_dir=command.build_temp,
+            macros=extension.define_macros,
+            include_dirs=extension.include_dirs,
+            extra_postargs=[*extension.extra_compile_args, "-std=gnu11"],
+            depends=extension.depends,
+        )
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        extension.extra_objects = [name for names in pool.map(objects_of, plain) for name in names]
 
 
 def extension_arguments(torch_version: str) -> dict[str, Any]:
