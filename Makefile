@@ -27,7 +27,7 @@
 #   make stress    threads that share compiled functions, recompiled and forgotten all the time (STRESS_SECONDS, STRESS_THREADS)
 #   make docs      the documentation as a site, in OUT/docs
 #   make wheels    a wheel for each of PYTHONS that has a torch, in OUT/wheels (TORCH_INDEX: where to look for the torches)
-#   make wheel-check  these wheels installed where there is no compiler, in less than 30 s of CPU time, and the README's example run
+#   make wheel-check  these wheels installed where there is no compiler, in less than 30 s, and the README's example run
 #   make matrix    build and test against each of PYTHONS and TORCHES, ending with a table (OUT/matrix; MATRIX_TESTS: which)
 #   make export    models of the corpus exported, saved, loaded without torchdynamo, beside torch.export
 #   make lines     how long the files of capture/ are
