@@ -9,6 +9,7 @@ from typing import Any
 from torchdynamo.capture.speculate import assertions, branches
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.torch.symbols import is_symbol, unknown
+from torchdynamo.capture.types import iterator_steps
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.lists import sorted_values
 from torchdynamo.capture.vm.iteration import make_iterator
@@ -65,31 +66,20 @@ def model_iterator(cls: type, steps: Any) -> None:
 
 def enumerated(vm: Machine, iterable: Value, start: Value = ZERO) -> Iterator[Value]:
     source, first = vm.iterate(iterable), vm.known(vm.call(Known(operator.index), [start], {}), "start")
-    return (vm.make_tuple([Known(index), item]) for index, item in enumerate(source, first))
+    return iterator_steps.enumerated(vm, source, Known(int(first)))
 
 
 def zipped(vm: Machine, *iterables: Value, strict: Value = FALSE) -> Iterator[Value]:
-    sources = [vm.iterate(each) for each in iterables]
-    return zip_steps(vm, sources, vm.truth(strict))
+    steps = iterator_steps.ZippedStrictly if vm.truth(strict) else iterator_steps.zipped
+    return steps(vm, [vm.iterate(each) for each in iterables])
 
 
-def zip_steps(vm: Machine, sources: list[Iterator[Value]], strict: bool) -> Iterator[Value]:
-    try:
-        for items in zip(*sources, strict=strict):
-            yield vm.make_tuple(list(items))
-    except ValueError as error:
-        raise vm.error(ValueError, *error.args) from None
-
-
-def mapped(vm: Machine, fn: Value, *iterables: Value) -> Iterator[Value]:
-    sources = [vm.iterate(each) for each in iterables]
-    return (vm.call(fn, list(items), {}) for items in zip(*sources))
+def mapped(vm: Machine, fn: Value, iterable: Value, *iterables: Value) -> Iterator[Value]:
+    return iterator_steps.mapped(vm, fn, [vm.iterate(each) for each in (iterable, *iterables)])
 
 
 def filtered(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
-    source = vm.iterate(items)
-    plain = fn.__class__ is Known and fn.obj is None
-    return (item for item in source if vm.truth(item if plain else vm.call(fn, [item], {})))
+    return iterator_steps.filtered(vm, fn, vm.iterate(items))
 
 
 for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (filter, filtered)):

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchdynamo.capture.functions.builtins_iteration import model_iterator
+from torchdynamo.capture.types import iterator_steps
+from torchdynamo.capture.types.iterator_steps import in_tuples, is_chosen
 from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
@@ -21,14 +23,11 @@ def chained(vm: Machine, *iterables: Value) -> Iterator[Value]:
 
 def longest(vm: Machine, *iterables: Value, fillvalue: Value = NONE) -> Iterator[Value]:
     sources = [vm.iterate(each) for each in iterables]
-    return (vm.make_tuple(list(items)) for items in itertools.zip_longest(*sources, fillvalue=fillvalue))
+    return in_tuples(vm, itertools.zip_longest(*sources, fillvalue=fillvalue))
 
 
 def counted(vm: Machine, start: Value = ZERO, step: Value = ONE) -> Iterator[Value]:
-    current = start
-    while True:
-        yield current
-        current = vm.binary("+", current, step)
+    return iterator_steps.counted(vm, start, step)
 
 
 def repeated(vm: Machine, object: Value, times: Value | None = None) -> Iterator[Value]:
@@ -57,19 +56,17 @@ def sliced(vm: Machine, items: Value, *bounds: Value) -> Iterator[Value]:
 
 
 def accumulated(vm: Machine, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Iterator[Value]:
-    source = vm.iterate(iterable)
-    total = next(source, None) if is_none(initial) else initial
-    if total is None:
-        return
-    yield total
-    for item in source:
-        total = vm.binary("+", total, item) if is_none(func) else vm.call(func, [total, item], {})
-        yield total
+    def together(total: Value, item: Value) -> Value:
+        return vm.binary("+", total, item) if is_none(func) else vm.call(func, [total, item], {})
+
+    return itertools.accumulate(vm.iterate(iterable), together, initial=None if is_none(initial) else initial)
 
 
 def starred(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
-    source = vm.iterate(items)
-    return (vm.call(fn, list(vm.iterate(each)), {}) for each in source)
+    def call(arguments: Value) -> Value:
+        return vm.call(fn, list(vm.iterate(arguments)), {})
+
+    return map(call, vm.iterate(items))
 
 
 def taken(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
@@ -81,23 +78,20 @@ def dropped(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
 
 
 def refused(vm: Machine, fn: Value, items: Value) -> Iterator[Value]:
-    source = vm.iterate(items)
-    return (item for item in source if not vm.truth(item if is_none(fn) else vm.call(fn, [item], {})))
+    return itertools.filterfalse(lambda item: is_chosen(vm, fn, item), vm.iterate(items))
 
 
 def compressed(vm: Machine, data: Value, selectors: Value) -> Iterator[Value]:
-    pairs = zip(vm.iterate(data), vm.iterate(selectors))
-    return (item for item, wanted in pairs if vm.truth(wanted))
+    return itertools.compress(vm.iterate(data), map(vm.truth, vm.iterate(selectors)))
 
 
 def in_pairs(vm: Machine, items: Value) -> Iterator[Value]:
-    return (vm.make_tuple(list(pair)) for pair in itertools.pairwise(vm.iterate(items)))
+    return in_tuples(vm, itertools.pairwise(vm.iterate(items)))
 
 
 def multiplied(vm: Machine, *iterables: Value, repeat: Value = ONE) -> Iterator[Value]:
     pools = [list(vm.iterate(each)) for each in iterables]
-    turns = make_real(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat"))
-    return (vm.make_tuple(list(each)) for each in turns)
+    return in_tuples(vm, make_real(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat")))
 
 
 def selection(fn: Any) -> Any:
@@ -106,8 +100,7 @@ def selection(fn: Any) -> Any:
     def steps(vm: Machine, iterable: Value, r: Value = NONE) -> Iterator[Value]:
         count = vm.known(r, "r")
         pool = list(vm.iterate(iterable))
-        turns = make_real(vm, fn, pool, len(pool) if count is None else count)
-        return (vm.make_tuple(list(each)) for each in turns)
+        return in_tuples(vm, make_real(vm, fn, pool, len(pool) if count is None else count))
 
     return steps
 

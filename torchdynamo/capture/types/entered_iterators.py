@@ -11,8 +11,10 @@ import gc
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+from torchdynamo.capture.types import iterator_steps
 from torchdynamo.capture.vm.emitted_calls import replay_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, IteratorState
@@ -20,12 +22,12 @@ from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, enters, replays
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import ONE, Object, Value, is_none
+from torchdynamo.core.value import ONE, Object, Value
 
 MOST = 1 << 12  # items that are looked at
 SEQUENCES: tuple[Any, ...] = (list, tuple, range, str, bytes)
 BACKWARDS: type = type(reversed([]))
-OVER_SEQUENCES: tuple[type, ...] = (*map(ITERATOR_TYPES.__getitem__, SEQUENCES), type(iter("\u0100")), BACKWARDS)
+SEQUENCE_ITERATORS: tuple[type, ...] = (*map(ITERATOR_TYPES.__getitem__, SEQUENCES), type(iter("\u0100")), BACKWARDS)
 
 
 # -- what real iterators tell ------------------------------------------------------------------------------------------
@@ -42,6 +44,8 @@ def upcoming(iterator: Any) -> tuple[Any, ...]:
     backwards = type(iterator) is BACKWARDS and bool(position)
     span = slice(max(0, at + 1 - MOST), at + 1) if backwards else slice(at, at + MOST)
     base = next(each for each in SEQUENCES if isinstance(items, each))  # a subclass may have its own `__getitem__`
+    if backwards and at >= base.__len__(items):
+        return ()  # the list got shorter, which ends it
     found = base.__getitem__(items, span)
     return tuple(reversed(found) if backwards else found)
 
@@ -113,6 +117,22 @@ def steps_of(vm: Machine, iterator: Value) -> IteratorState:
     return found
 
 
+class MadeOfOthers:
+    """Give what an iterator gives that is made of others. They are looked at when the first item is asked for."""
+
+    def __init__(self, make: Callable[[Machine, Entity], Iterator[Value]], vm: Machine, entity: Entity) -> None:
+        self.make, self.vm, self.entity = make, vm, entity
+        self.steps: Iterator[Value] | None = None
+
+    def __iter__(self) -> Iterator[Value]:
+        return self
+
+    def __next__(self) -> Value:
+        if self.steps is None:
+            self.steps = self.make(self.vm, self.entity)
+        return next(self.steps)
+
+
 def enumerated(vm: Machine, entity: Entity) -> Iterator[Value]:
     iterator, number = arguments(vm, entity)
     steps = steps_of(vm, iterator)
@@ -120,27 +140,21 @@ def enumerated(vm: Machine, entity: Entity) -> Iterator[Value]:
         raise Break("unknown iterator", type="enumerate")  # to take items from it for real would call something
     steps.inner.counted_by.append(entity)
     entity.payload = steps.inner
-    for item in steps:
-        yield vm.make_tuple([number, item])
-        number = vm.binary("+", number, ONE)
+    return iterator_steps.enumerated(vm, steps, number)
 
 
 def zipped(vm: Machine, entity: Entity) -> Iterator[Value]:
-    for items in zip(*(steps_of(vm, each) for each in arguments(vm, entity))):
-        yield vm.make_tuple(list(items))
+    return iterator_steps.zipped(vm, [steps_of(vm, each) for each in arguments(vm, entity)])
 
 
 def mapped(vm: Machine, entity: Entity) -> Iterator[Value]:
     fn, *iterators = arguments(vm, entity)
-    for items in zip(*(steps_of(vm, each) for each in iterators)):
-        yield vm.call(fn, list(items), {})
+    return iterator_steps.mapped(vm, fn, [steps_of(vm, each) for each in iterators])
 
 
 def filtered(vm: Machine, entity: Entity) -> Iterator[Value]:
     fn, iterator = arguments(vm, entity)
-    for item in steps_of(vm, iterator):
-        if vm.truth(item if is_none(fn) else vm.call(fn, [item], {})):
-            yield item
+    return iterator_steps.filtered(vm, fn, steps_of(vm, iterator))
 
 
 def counting(vm: Machine, entity: Entity) -> Iterator[Value]:
@@ -148,13 +162,11 @@ def counting(vm: Machine, entity: Entity) -> Iterator[Value]:
     number = vm.wrap(next_number(entity.real), Source("asked", entity.source, next_number))
     if number.pytype is not int:
         raise Break("unknown iterator", type="count")
-    while True:
-        yield number
-        number = vm.binary("+", number, ONE)
+    return iterator_steps.counted(vm, number, ONE)
 
 
 def enter_as(steps: Callable[[Machine, Entity], Iterator[Value]], *kinds: type) -> None:
-    """Register iterators that a program may have made, and what yields their items."""
+    """Register iterators that a program may have made, and what gives their items."""
 
     def enter(vm: Machine, obj: Any, source: Source) -> Value:
         vm.guard(source, "TYPE_MATCH", type(obj))
@@ -167,7 +179,7 @@ def enter_as(steps: Callable[[Machine, Entity], Iterator[Value]], *kinds: type) 
     enters(*kinds)(enter)
 
 
-enter_as(Upcoming, *OVER_SEQUENCES)
+enter_as(Upcoming, *SEQUENCE_ITERATORS)
 for _kind, _steps in {
     enumerate: enumerated,
     zip: zipped,
@@ -175,11 +187,11 @@ for _kind, _steps in {
     filter: filtered,
     itertools.count: counting,
 }.items():
-    enter_as(_steps, _kind)
+    enter_as(partial(MadeOfOthers, _steps), _kind)
 
 
 # -- advancing the real ones -------------------------------------------------------------------------------------------
-@replays(*OVER_SEQUENCES)
+@replays(*SEQUENCE_ITERATORS)
 def replay(emit: Emitter, entity: Entity) -> None:
     """Take from an iterator what the frame has. Where others take from it and count, they do so."""
     inner = entity.items.inner

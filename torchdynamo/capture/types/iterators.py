@@ -15,7 +15,7 @@ from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
 from torchdynamo.capture.vm.enums import guard_members
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.iteration import ITERATOR_TYPES, OF_SEQUENCES, ViewOf, iterate, known_steps, make_iterator
+from torchdynamo.capture.vm.iteration import BY_INDEX, ITERATOR_TYPES, ViewOf, iterate, known_steps, make_iterator
 from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot, has_python_operators, is_written_by_program
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, function, models
@@ -41,7 +41,7 @@ def itself(vm: Machine, self: Object) -> Value:
 
 
 for _type in {
-    OF_SEQUENCES,
+    BY_INDEX,
     *ITERATOR_TYPES.values(),
     REVERSED_LIST,
     *REVERSED_VIEWS.values(),

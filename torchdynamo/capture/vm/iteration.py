@@ -45,12 +45,15 @@ class IteratorState:
 
     def __next__(self) -> Value:
         self.effects.items(self.entity)
+        self.ended = None
         try:
             value = next(self.inner)
         except Raised as raised:
+            if self.inner.__class__ is types.GeneratorType and self.entity.pytype is not types.GeneratorType:
+                self.inner = past_an_error(self.entity.pytype)
             if not issubclass(raised.value.pytype, StopIteration):
                 raise
-            self.inner, self.ended = past_the_end(self.inner), raised
+            self.ended = raised
             raise StopIteration from None
         except (ValueError, RuntimeError):
             if getattr(self.inner, "gi_running", False) or isinstance(self.inner, TEE):  # it asks itself for its next
@@ -60,9 +63,9 @@ class IteratorState:
         return value
 
 
-def past_the_end(inner: Iterator[Value]) -> Iterator[Value]:
-    """Raise Break when an exhausted iterator is advanced: Python's would go on with the next item."""
-    raise Break("unknown iterator", type=type(inner).__name__)
+def past_an_error(pytype: type) -> Iterator[Value]:
+    """Raise Break when an iterator that has raised is advanced: it may go on, its generator has ended."""
+    raise Break("unknown iterator", type=pytype.__name__)
     yield
 
 
@@ -95,7 +98,7 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     if any("__iter__" in base.__dict__ for base in cls.__mro__):
         raise Break("unknown iterator", type=cls.__name__)
     if any("__getitem__" in base.__dict__ for base in cls.__mro__):
-        return from_getitem(vm, value)
+        return iter(Indexed(vm, value))
     raise vm.error(TypeError, f"{type_name(cls)!r} object is not iterable")
 
 
@@ -104,7 +107,7 @@ def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
     if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
         raise vm.error(TypeError, f"iter() returned non-iterator of type {type_name(value.pytype)!r}")
     found = lookup.guarded_lookup(vm, value.pytype, "__next__")
-    return from_next(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
+    return NextCalls(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
 
 
 def known_items(vm: Machine, value: Known) -> Iterator[Value]:
@@ -116,7 +119,7 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
         if lookup.is_written_by_program(found):
             return steps_of(vm, vm.special(value, "__iter__"))
         if found is MISSING and lookup.is_written_by_program(lookup.guarded_lookup(vm, value.pytype, "__getitem__")):
-            return from_getitem(vm, value)
+            return iter(Indexed(vm, value))
         enums.guard_members(vm, value.obj)
     try:
         real = iter(value.obj)
@@ -147,29 +150,40 @@ def tensor_items(vm: Machine, value: TensorNode) -> Iterator[Value]:
     return iterate(vm, vm.emit("call_method", "unbind", [value, Known(0)], {}))
 
 
-def from_next(vm: Machine, value: Value) -> Iterator[Value]:
-    """Yield the items of an object with a `__next__` of the user's."""
-    while True:
+class NextCalls:
+    """Give the items of an object with a `__next__` of the user's, which may go on after an end."""
+
+    def __init__(self, vm: Machine, value: Value) -> None:
+        self.vm, self.value = vm, value
+
+    def __iter__(self) -> Iterator[Value]:
+        return self
+
+    def __next__(self) -> Value:
         try:
-            yield vm.special(value, "__next__")
+            return self.vm.special(self.value, "__next__")
         except Raised as raised:
             if issubclass(raised.value.pytype, StopIteration):
-                return
+                raise StopIteration from None
             raise
 
 
-def from_getitem(vm: Machine, value: Value) -> Iterator[Value]:
-    """Yield `value[0]`, `value[1]`, ... until IndexError."""
-    index = 0
-    while True:
+class Indexed:
+    """Let the host iterate over an object with `__getitem__` only."""
+
+    def __init__(self, vm: Machine, value: Value) -> None:
+        self.vm, self.value = vm, value
+
+    def __getitem__(self, index: int) -> Value:
         try:
-            item = vm.getitem(value, Known(index))
+            return self.vm.getitem(self.value, Known(index))
         except Raised as raised:
             if issubclass(raised.value.pytype, (IndexError, StopIteration)):
-                return
+                raise IndexError from None
             raise
-        yield item
-        index += 1
+
+
+BY_INDEX: type = type(iter(Indexed.__new__(Indexed)))
 
 
 def iterator(vm: Machine, value: Value) -> Value:
@@ -182,18 +196,8 @@ def iterator(vm: Machine, value: Value) -> Value:
         if found[0] == "python" and type(found[1][1]) is types.FunctionType:
             return vm.special(value, "__iter__")
         if found[0] == "missing":
-            return make_iterator(vm, iterate(vm, value), value, OF_SEQUENCES)
+            return make_iterator(vm, iterate(vm, value), value, BY_INDEX)
     return make_iterator(vm, iterate(vm, value), value)
-
-
-class Indexed:
-    """Stand, as a type, for the iterators that Python makes over objects with `__getitem__` only."""
-
-    def __getitem__(self, index: int) -> int:
-        raise IndexError
-
-
-OF_SEQUENCES = type(iter(Indexed()))
 
 
 EMPTY: dict[int, int] = {}
@@ -256,7 +260,7 @@ def advance(vm: Machine, value: Value) -> Value | None:
     lookup.guarded_lookup(vm, value.pytype, "__next__")
     found = model.find_slot(value.pytype, "__next__")
     if found[0] == "python" and type(found[1][1]) is types.FunctionType:
-        return next(from_next(vm, value), None)
+        return next(NextCalls(vm, value), None)
     raise Break("unknown iterator", type=value.pytype.__name__)
 
 
