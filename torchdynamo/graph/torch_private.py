@@ -10,6 +10,7 @@ from __future__ import annotations
 
 PRIVATE: dict[str, str] = {
     # -- the state of the process and thread -------------------------------------------------------------------------
+    "torch._C.DispatchKey": "the class of classes of torch's C++, which a stored entry may hold",
     "torch._C._DisableAutocast": "a backward runs without the autocast of its caller",
     "torch._C._DisableFuncTorch": "a tensor is looked at outside of the layers of torch.func",
     "torch._C._DisablePythonDispatcher": "a binding is tried on fake tensors without decomposing it first",

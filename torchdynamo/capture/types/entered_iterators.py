@@ -81,7 +81,7 @@ class Upcoming:
     def __next__(self) -> Value:
         if self.over:
             raise StopIteration
-        if self.has_changed():
+        if self.has_changed() or self.source in self.vm.builder.numbers.varying:
             raise Break("unknown iterator", type=f"{type(self.sequence).__name__} that changes")
         if self.at == MOST:
             raise Break("too long to follow", name="iterator")
