@@ -171,7 +171,7 @@ NOT_CALLED_TWICE: dict[str, Program] = {
     ),
     "full": changed(
         program(
-            "@functools.lru_cache(2)\ndef g(n):\n    LOG.append(n)\n    return n * N\n"
+            "@functools.lru_cache(3)\ndef g(n):\n    LOG.append(n)\n    return n * N\n"
             "N = 1\nFIRST = @@\ndef f(x): return x * g(3) * g(4)\n",
             "class Full:\n    def cache_clear(self): g.cache_clear(); g(1); LOG.clear()\n"
             "CACHED = [g if FIRST else Full()]",

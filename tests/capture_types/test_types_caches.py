@@ -217,6 +217,36 @@ OF_THE_PROGRAM = {
         "@functools.cache\ndef g(key): LOG.append(key.n); return len(LOG)\n"
         "def f(x): return x * g(Key(3))\ndef reset(): cleared(g)\nbetween = g.cache_clear"
     ),
+    "a limit, and a result that took the place of another": (
+        "S = [10.0]\n@functools.lru_cache(2)\ndef g(n): return n * S[0]\n"
+        "def f(x): return x * g(3)\ndef reset(): S[0] = 10.0; cleared(g)\n"
+        "def between():\n    S[0] += 1\n    for n in (4, 5, 6, 3): g(n)"
+    ),
+    "a limit, without arguments": (
+        "@functools.lru_cache(1)\ndef g(): LOG.append(1); return len(LOG)\n"
+        "def f(x): return x * g()\ndef reset(): cleared(g)\nbetween = g.cache_clear"
+    ),
+    "a key that the caller changes": (
+        "class Key:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return hash(self.n)\n"
+        "    def __eq__(self, other): return type(other) is Key and other.n == self.n\n"
+        "@functools.cache\ndef g(key): LOG.append(key.n); return [key]\n"
+        "def f(x):\n    key = Key(5)\n    found = g(key)[0] is key\n    key.n = 6\n    return x + len(LOG) + found\n"
+        "def reset(): cleared(g)"
+    ),
+    "an object of the caller's, twice": (
+        "class Key: pass\n@functools.cache\ndef g(key): LOG.append(1); return object()\n"
+        "def f(x):\n    key = Key()\n    return x + (g(key) is g(key))\n"
+        "def reset(): cleared(g)\ndef between(): LOG.append(g.cache_info())"
+    ),
+    "a tensor of the caller's, twice": (
+        "@functools.cache\ndef g(t): LOG.append(1); return t + 1\n"
+        "def f(x):\n    y = x * 2\n    return x + (g(y) is g(y))\n"
+        "def reset(): cleared(g)\ndef between(): LOG.append(g.cache_info())"
+    ),
+    "a NaN of the caller's": (
+        "@functools.cache\ndef g(n): LOG.append(1); return len(LOG)\n"
+        "def f(x): return x * g(float('nan')) + g((1, float('nan')))\ndef reset(): cleared(g)"
+    ),
     "no room for two": (
         "@functools.lru_cache(1)\ndef g(n): LOG.append(n); return n\n"
         "def f(x): return x * g(2) * g(3)\ndef reset(): cleared(g)"

@@ -309,7 +309,7 @@ def of_object(obj, n):
 
 @case(X, 3)
 def cached(x, n):
-    return x * doubled(n), doubled("ab"), doubled(x + 1)
+    return x * doubled(n), doubled("ab")
 
 
 RECIPE = Recipe()

@@ -10,13 +10,12 @@ from types import FunctionType
 from typing import Any
 
 from torchdynamo.capture.vm.cached_calls import (
-    CACHED,
     CachedCall,
     ask,
     guard_of_result,
     holds,
     key_of,
-    most_results,
+    may_drop,
 )
 from torchdynamo.core import call_sites
 from torchdynamo.core.call_sites import Call
@@ -83,8 +82,7 @@ def calling(cached: CachedCall, load: Callable[[Source], Any]) -> Call:
 
 def has_room(function: Any, calls: Sequence[CachedCall]) -> bool:
     """Return whether a cache keeps the results of these calls too, and drops none for them."""
-    most, more = most_results(function), len({repr((call.args, call.named)) for call in calls})
-    return more <= most and CACHED.cache_info(function)[3] + more <= most
+    return not may_drop(function, len({repr((call.args, call.named)) for call in calls}))
 
 
 def guards_of_results(calls: Sequence[CachedCall], load: Callable[[Source], Any]) -> list[Guard]:

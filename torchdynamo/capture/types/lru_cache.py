@@ -28,7 +28,7 @@ from torchdynamo.capture.vm.namespaces import write_instance
 from torchdynamo.capture.vm.wrap import CONSTANTS, holds_nan, lift, wrap
 from torchdynamo.core import learned
 from torchdynamo.core.call_sites import line_of
-from torchdynamo.core.signals import Assumption, Break, NotYet
+from torchdynamo.core.signals import Assumption, Break, NotYet, Restart
 from torchdynamo.core.source import Pinned, Source, instance_attr
 from torchdynamo.core.value import ABSENT, NONE, Known, Object, TensorNode, Value
 from torchdynamo.hook import interrupts
@@ -42,22 +42,20 @@ PLAIN_EQ: Any = object.__eq__
 def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     """Ask the real cache, as eager would, where it would be asked for the very same objects.
 
-    For arguments that only exist in this frame no answer can be in it yet: then the function itself is inlined. For
-    numbers of the graph there may be one, which is another for each: see speculate/inlined_caches.py.
+    For numbers of the graph there may be an answer, which is another for each: see speculate/inlined_caches.py. Objects
+    that only exist in this frame the cache would keep, and know again: such a call is the program's own.
     """
     entity = vm.entity(self)
     if entity.real is MISSING:
         return CACHED_CALL[CACHED](vm, self, list(args), dict(kwargs))
-    given = [*args, *kwargs.values()]
-    presumed = Assumption.CACHES not in vm.builder.numbers.dropped
-    numbers = presumed and any(inlined_caches.holds_number(vm, value) for value in given)
-    if numbers or any(made_here(vm, value) for value in given):
-        inner = wrapped(vm, entity)
-        if numbers:
-            return inlined_caches.inline(vm, inner, list(args), dict(kwargs))
-        return vm.call(inner, list(args), dict(kwargs))
     if not most_results(entity.real):
         return vm.call(wrapped(vm, entity), list(args), dict(kwargs))
+    given = [*args, *kwargs.values()]
+    if any(made_here(vm, value) for value in given):
+        raise unknown_call()
+    presumed = Assumption.CACHES not in vm.builder.numbers.dropped
+    if presumed and any(inlined_caches.holds_number(vm, value) for value in given):
+        return inlined_caches.inline(vm, wrapped(vm, entity), list(args), dict(kwargs))
     made: dict[int, Any] = {}
     listed = [argument(vm, value, made) for value in args]
     by_name = {name: argument(vm, value, made) for name, value in kwargs.items()}
@@ -72,7 +70,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     key = key_of(entity.real, real, named)
     at_entry = all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start))
     if not holds(entity.real, key):
-        refuse_call(vm, entity, at_entry)
+        refuse_call(vm, entity, as_in_eager=not made and (at_entry or is_in_place(vm)))
     try:
         found = ask(entity.real, real, named, vm.calling())
     except BaseException:
@@ -100,13 +98,14 @@ def unknown_call() -> Break:
     return Break("unknown call", name="lru_cache")
 
 
-def refuse_call(vm: Machine, entity: Entity, at_entry: bool) -> None:
+def refuse_call(vm: Machine, entity: Entity, *, as_in_eager: bool) -> None:
     """End the graph before a call of a function that would see what is not yet so, or drop what a guard looks for.
 
+    as_in_eager: it would see what it sees in eager, and be given the program's own objects.
     What the frame has written is not there before its graph has run; where it has, the cache may hold the result: so
     the first such call of a frame runs as written, and its next call is captured.
     """
-    if not at_entry and not is_in_place(vm):
+    if not as_in_eager:
         record = learned.record(vm.frames[0].raw)
         if record.filled_caches or vm.builder.exporting:
             raise unknown_call()
@@ -173,9 +172,9 @@ def note_call(
     the result before, and has to hold it there. Where the call cannot be written, the capture serves this process only.
     """
     listed, pairs = tuple(each.stored for each in args), tuple((name, each.stored) for name, each in named.items())
-    plain = type(found) in CONSTANTS and is_plain(found)
-    plain &= all(each is not NOWHERE for each in (*listed, *(stored for _, stored in pairs)))
-    if not plain or entity.source is None:
+    storable = type(found) in CONSTANTS and is_storable(found)
+    storable &= all(each is not NOWHERE for each in (*listed, *(stored for _, stored in pairs)))
+    if not storable or entity.source is None:
         vm.of_process[RESULT] = None
         return
     place, line = vm.position(), line_of(vm.frames)
@@ -184,9 +183,9 @@ def note_call(
     vm.cached_calls.append(CachedCall(entity.source, listed, pairs, found, at_entry, position, module))
 
 
-def is_plain(obj: Any) -> bool:
+def is_storable(obj: Any) -> bool:
     """Return whether an object is a constant that has an equal in each process, or a tuple of these."""
-    return all(map(is_plain, obj)) if type(obj) is tuple else type(obj) in CONSTANTS and not holds_nan(obj)
+    return all(map(is_storable, obj)) if type(obj) is tuple else type(obj) in CONSTANTS and not holds_nan(obj)
 
 
 class Argument(NamedTuple):
@@ -206,7 +205,11 @@ def argument(vm: Machine, value: Value, made: dict[int, Any]) -> Argument:
     """
     if value.__class__ is not Object:
         obj = vm.concretely(value)
-        return Argument(obj, obj if is_plain(obj) else NOWHERE)
+        if holds_nan(obj):  # equals itself alone
+            if value.__class__ is not Known or value.source is None:  # the frame may make another in each call
+                raise Restart(-1, "a NaN that a function with a cache is asked about")
+            raise unknown_call()
+        return Argument(obj, obj if is_storable(obj) else NOWHERE)
     if value.pytype is tuple:
         parts = [argument(vm, item, made) for item in vm.iterate(value)]
         whole, stored = tuple(part.real for part in parts), tuple(part.stored for part in parts)
@@ -217,16 +220,19 @@ def argument(vm: Machine, value: Value, made: dict[int, Any]) -> Argument:
 
 def real_object(vm: Machine, value: Object, made: dict[int, Any]) -> Any:
     """Return the object that a value is, guarded to be this one, or an equal one made for real."""
-    entity, by_id, base = vm.entity(value), by_identity(value.pytype), written_on(value.pytype)
-    if not by_id:
+    entity = vm.entity(value)
+    if not by_identity(value.pytype):
+        base = written_on(value.pytype)
         if base is None:
             return vm.concretely(value)
         if entity.fresh:
             return replica(vm, value, base, made)
-    if entity.changed or not (by_id or base is object):
+        if base is not object:
+            raise unknown_call()
+    if entity.changed:
         raise unknown_call()
     assert entity.source is not None
-    if not by_id:
+    if not by_identity(value.pytype):
         vm.hkey(value)  # what its hash is made of is looked at, and so guarded
     if entity.source.how != "pinned":
         vm.guard(entity.source, "ID_MATCH", entity.real)
@@ -254,7 +260,10 @@ def written_on(cls: type) -> Any:
 
 
 def replica(vm: Machine, value: Object, base: Any, made: dict[int, Any]) -> Any:
-    """Return a real object like one that the frame made of constants, whose `__init__` has been inlined."""
+    """Return a real object like one that the frame made of constants, whose `__init__` has been inlined.
+
+    A cache is only to be asked about it: what it has no result for it would keep, in place of the program's object.
+    """
     found = made.get(value.ref)
     if found is None:
         found = made[value.ref] = base.__new__(value.pytype)

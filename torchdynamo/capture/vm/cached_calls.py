@@ -7,7 +7,9 @@ well: its effects are the program's, its result is kept for other callers, and i
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -88,13 +90,26 @@ def guard_of_result(function: Any, source: Source, key: Any, position: Position 
     kept = held_weakly(finder.found)
     if kept is MISSING:
         return None
+    limited = most_results(function) < math.inf
+    if limited and may_drop(function):
+        return None
     kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
-    if holds_objects(kept):
+    if limited or holds_objects(kept):
         found = look_up(KeyOfObjects(kept))
         path = Source("asked", source, found)
         note_path(path, vars(found)["key"].parts)
         return Guard(path, kind, held, position)
     return Guard(Source("key", Source("cache", source), kept), kind, held, position)
+
+
+def may_drop(function: Any, more: int = 0) -> bool:
+    """Return whether the next result of a function, after more, may take the place of another, in the same link."""
+    if len(_native.cache_of(function) or ()) + more < most_results(function):
+        return False
+    code = getattr(function.__wrapped__, "__code__", None)
+    return type(code) is not types.CodeType or bool(
+        code.co_argcount or code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    )
 
 
 class Finder:
@@ -140,7 +155,7 @@ class WeakKey(weakref.ref[Any]):
 
 
 class KeyOfObjects:
-    """Finds a key with objects in a cache, by their identity, and asks none of them what it equals."""
+    """Finds a key in a cache, the objects in it by their identity, and asks none of them what it equals."""
 
     __slots__ = ("number", "parts")
 
@@ -175,7 +190,7 @@ def is_at(part: Any, found: Any) -> bool:
 
 
 def look_up(key: KeyOfObjects) -> Callable[[Any], Any]:
-    """Return what looks for a result under a key with objects, which native guards do not compare.
+    """Return what looks for a result where native guards do not: under a key with objects, or where there is a limit.
 
     It is one for equal keys, so that guards are found to be equal, and goes with the paths that have it.
     """
@@ -189,11 +204,15 @@ _look_ups: weakref.WeakValueDictionary[KeyOfObjects, Callable[[Any], Any]] = wea
 
 
 def result_under(key: KeyOfObjects) -> Callable[[Any], Any]:
-    """Return a function that gives what a cached function keeps under a key, MISSING if it keeps nothing there."""
+    """Return a function that gives what a cached function keeps under a key.
+
+    MISSING if it keeps nothing there, or if it is full, so that what was found may have got another result.
+    """
 
     def result(function: Any) -> Any:
         cache = _native.cache_of(function)
-        return MISSING if cache is None else cache.get(key, MISSING)
+        held = MISSING if cache is None else cache.get(key, MISSING)
+        return MISSING if type(held) is LINK and may_drop(function) else held
 
     vars(result)["key"] = key
     return result
@@ -228,6 +247,16 @@ def is_constant(key: Any) -> bool:
         return False
     return all(type(item) in CONSTANTS for item in base.__iter__(key))
 
+
+def linked() -> Any:
+    """Return what a cache with a limit holds."""
+    other = functools.lru_cache(1)(nothing)
+    other()
+    return next(iter((_native.cache_of(other) or {}).values()))
+
+
+# The type of what a cache with a limit holds in place of a result: the result, in the order of its last use.
+LINK = type(linked())
 
 # What stands between the arguments by position and those by name, in a key.
 KEYWORDS = key_of(functools.lru_cache(nothing), (), {"name": None})[0]
