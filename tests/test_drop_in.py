@@ -263,6 +263,8 @@ def test_settings_of_torch_compile_decide_while_installed(
 def test_arguments_and_settings_of_ours_come_before_those_of_torch_compile() -> None:
     with torchdynamo.install(), torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=2):
         assert graphs_at_sizes(adds, 3, 4, 5, dynamic=True) == 1
+        with torchdynamo.config.patch(cache_size_limit=8):  # the default, which the program asks for
+            assert torchdynamo.config.cache_size_limit == 8
         with torchdynamo.config.patch(cache_size_limit=4):
             assert graphs_at_sizes(adds, 3, 4, 5, 6) == 4
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -76,8 +76,8 @@ progress: bool = True
 capture_everything: bool = False
 """Capture all frames, also those without tensors and those of the standard library, to test capture."""
 
-_DEFAULTS: dict[str, Any] = {name: globals().pop(name) for name in [*__annotations__]}  # `__getattr__` serves them
-_values: dict[str, Any] = dict(_DEFAULTS)
+# What a program sets is a global of this module; `__getattr__` serves what it has not set.
+_DEFAULTS: dict[str, Any] = {name: globals().pop(name) for name in [*__annotations__]}
 _followed: Callable[[str, Any], Any] | None = None  # gives, for a setting and its default, what holds in its place
 _TYPES: dict[str, list[str]] = {name: kinds.split(" | ") for name, kinds in __annotations__.items()}
 _WORDS = {"regions": ("auto",)}  # the texts that a setting may be, if it is one of a few
@@ -98,33 +98,40 @@ def patch(**changes: Any) -> Iterator[None]:
     """Set options inside of a `with` block, or of a function decorated with it."""
     for name, value in changes.items():
         _check(name, value)  # all before the first is set, so that a patch is never half applied
-    before = {name: _values[name] for name in changes}
-    _values.update(changes)
+    before = {name: globals()[name] for name in changes if name in globals()}
+    globals().update(changes)
     try:
         yield
     finally:
-        _values.update(before)
+        _unset(changes)
+        globals().update(before)
 
 
 def reset() -> None:
     """Set all settings back to their defaults."""
-    _values.update(_DEFAULTS)
+    _unset(_DEFAULTS)
 
 
 def follow(settings: Callable[[str, Any], Any] | None) -> None:
-    """Have a function give what settings are that have their defaults: `settings(name, default)`; None ends that."""
+    """Have a function give what settings are that no program has set: `settings(name, default)`; None ends that."""
     global _followed
     _followed = settings
 
 
 def is_following() -> bool:
-    """Return whether another place gives the settings that have their defaults here."""
+    """Return whether another place gives the settings that are not set here."""
     return _followed is not None
 
 
 def _value(name: str) -> Any:
-    value, default = _values[name], _DEFAULTS[name]
-    return value if _followed is None or value != default else _followed(name, default)
+    if name in globals():
+        return globals()[name]
+    return _DEFAULTS[name] if _followed is None else _followed(name, _DEFAULTS[name])
+
+
+def _unset(names: Iterable[str]) -> None:
+    for name in names:
+        globals().pop(name, None)
 
 
 def _check(name: str, value: Any) -> None:
@@ -146,20 +153,23 @@ def _unknown(name: str) -> str:
 
 
 class _Config(ModuleType):
-    """The class of this module: it checks assignments, except to dunder names, which are the import system's."""
+    """The class of this module: it checks assignments, except to dunder names, which are the import system's.
+
+    Deleting a setting sets it back to its default, as `unittest.mock.patch` does that put one there.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("__"):
-            super().__setattr__(name, value)
-        else:
+        if not name.startswith("__"):
             _check(name, value)
-            _values[name] = value
+        super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"torchdynamo.config.{name} cannot be deleted")
+        if name not in _DEFAULTS:
+            raise AttributeError(f"torchdynamo.config.{name} cannot be deleted")
+        _unset([name])
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _values:
+        if name not in _DEFAULTS:
             raise AttributeError(_unknown(name))
         return _value(name)
 

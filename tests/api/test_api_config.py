@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from torchdynamo import config
@@ -32,7 +34,7 @@ def test_values_are_checked() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         config.cache_size_limit = 0
     with pytest.raises(AttributeError, match="cannot be deleted"):
-        del config.debug
+        del config.reset
 
 
 def test_patch_ends_with_its_block_also_when_that_raises() -> None:
@@ -40,6 +42,23 @@ def test_patch_ends_with_its_block_also_when_that_raises() -> None:
         assert config.dynamic_shapes
         raise KeyError
     assert (config.dynamic_shapes, config.cache_size_limit) == (False, 8)
+
+
+@pytest.mark.parametrize("before", [8, 5])
+def test_mock_sets_a_setting_back(before: int) -> None:
+    with config.patch(cache_size_limit=before):
+        with mock.patch.object(config, "cache_size_limit", 3):
+            assert config.cache_size_limit == 3
+        assert config.cache_size_limit == before
+    with mock.patch("torchdynamo.config.cache_size_limit", 3):
+        assert config.cache_size_limit == 3
+    assert config.cache_size_limit == 8
+
+
+def test_a_setting_that_is_deleted_has_its_default() -> None:
+    config.cache_size_limit = 5
+    del config.cache_size_limit
+    assert config.cache_size_limit == 8
 
 
 def test_patch_is_a_decorator_too() -> None:
