@@ -233,6 +233,14 @@ OF_THE_PROGRAM = {
         "def f(x):\n    key = Key(5)\n    found = g(key)[0] is key\n    key.n = 6\n    return x + len(LOG) + found\n"
         "def reset(): cleared(g)"
     ),
+    "a key that was changed where it is kept": (
+        "class Key:\n    def __init__(self, n): self.n = n\n    def __hash__(self): return 1\n"
+        "    def __eq__(self, other): return other.n == self.n\n"
+        "@functools.cache\ndef g(key): LOG.append(key.n); return key\n"
+        "def f(x): g(Key(2)); return x + len(LOG)\n"
+        "def reset(): cleared(g)\n"
+        "def between():\n    if len(LOG) == 1: g(Key(3))\n    elif len(LOG) == 2: g(Key(2)).n = 7"
+    ),
     "an object of the caller's, twice": (
         "class Key: pass\n@functools.cache\ndef g(key): LOG.append(1); return object()\n"
         "def f(x):\n    key = Key()\n    return x + (g(key) is g(key))\n"

@@ -77,7 +77,9 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
         if interrupts.came():
             raise
         raise unknown_call() from None  # nothing was kept: each call asks the function anew
-    guard = guard_of_result(entity.real, entity.source, key, None) if entity.source is not None else None
+    guard = None
+    if entity.source is not None:
+        guard = guard_of_result(entity.real, entity.source, key, None, made.values())
     if guard is None:
         raise unknown_call()
     vm.guard(*guard[:3])

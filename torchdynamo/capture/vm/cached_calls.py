@@ -11,7 +11,7 @@ import inspect
 import math
 import types
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torchdynamo import _native
@@ -77,17 +77,17 @@ def holds(function: Any, key: Any) -> bool:
     return cache is not None and key is not MISSING and key in cache
 
 
-def guard_of_result(function: Any, source: Source, key: Any, position: Position | None) -> Guard | None:
+def guard_of_result(
+    function: Any, source: Source, key: Any, position: Position | None, made: Iterable[Any] = ()
+) -> Guard | None:
     """Return the guard that a cache still holds a result: eager would call the function again after it was cleared.
 
-    None where no guard can tell.
+    made: the objects in the key that the capture has made. None where no guard can tell.
     """
     cache = _native.cache_of(function)
     if cache is None or not holds(function, key):
         return None
-    held, finder = cache[key], Finder(key)
-    assert finder in cache
-    kept = held_weakly(finder.found)
+    held, kept = cache[key], held_weakly(key, frozenset(map(id, made)))
     if kept is MISSING:
         return None
     limited = most_results(function) < math.inf
@@ -96,6 +96,8 @@ def guard_of_result(function: Any, source: Source, key: Any, position: Position 
     kind = "EQUALS_MATCH" if type(held) in CONSTANTS else "ID_MATCH"  # where there is a limit, a link to the result
     if limited or holds_objects(kept):
         found = look_up(KeyOfObjects(kept))
+        if found(function) is not held:
+            return None
         path = Source("asked", source, found)
         note_path(path, vars(found)["key"].parts)
         return Guard(path, kind, held, position)
@@ -112,21 +114,19 @@ def may_drop(function: Any, more: int = 0) -> bool:
     )
 
 
-class Finder:
-    """A key that finds the one in a dict that equals it."""
+class OwnKey:
+    """Stands in a key for an object that captures have made, like one that the program makes in each call."""
 
-    def __init__(self, key: Any) -> None:
-        self.key = key
-        self.found: Any = MISSING
+    __slots__ = ("number", "obj")
+
+    def __init__(self, obj: Any) -> None:
+        self.obj, self.number = obj, hash(obj)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self.number
 
     def __eq__(self, other: object) -> bool:
-        if self.key != other:
-            return False
-        self.found = other
-        return True
+        return self is other or (type(other) is OwnKey and bool(self.obj == other.obj))
 
 
 class WeakKey(weakref.ref[Any]):
@@ -155,7 +155,7 @@ class WeakKey(weakref.ref[Any]):
 
 
 class KeyOfObjects:
-    """Finds a key in a cache, the objects in it by their identity, and asks none of them what it equals."""
+    """Finds a key in a cache, whose objects it does not hold. One there may have changed: what it equals is asked."""
 
     __slots__ = ("number", "parts")
 
@@ -181,7 +181,10 @@ def note_path(path: Source, parts: Any) -> None:
 def is_at(part: Any, found: Any) -> bool:
     """Return whether what `held_weakly` has made of a part of a key stands for this one."""
     if type(part) is WeakKey:
-        return found is part() is not None
+        obj = part()
+        return obj is not None and (found is obj or bool(found == obj))
+    if type(part) is OwnKey:
+        return bool(found == part.obj)
     if type(part) is not type(found):
         return type(part) in CONSTANTS and type(found) in CONSTANTS and bool(part == found)
     if type(part) is tuple:
@@ -222,14 +225,19 @@ LOOKS_UP = result_under(KeyOfObjects(())).__code__
 
 
 def holds_objects(key: Any) -> bool:
-    """Return whether there are objects in a key that are found by identity."""
+    """Return whether there are objects in a key that native guards do not compare."""
     return any(map(holds_objects, key)) if type(key) is tuple else key is KEYWORDS or type(key) not in CONSTANTS
 
 
-def held_weakly(key: Any) -> Any:
-    """Return an equal of a key in a cache that keeps no object of the program alive; MISSING if there is none."""
+def held_weakly(key: Any, made: frozenset[int]) -> Any:
+    """Return an equal of a key that keeps no object of the program alive; MISSING if there is none.
+
+    made: the ids of objects in it that are not the program's.
+    """
+    if id(key) in made:
+        return OwnKey(key)
     if type(key) is tuple:
-        parts = tuple(map(held_weakly, key))
+        parts = tuple(held_weakly(part, made) for part in key)
         return MISSING if any(part is MISSING for part in parts) else parts
     if type(key) in CONSTANTS or key is KEYWORDS or is_constant(key):
         return key
