@@ -241,6 +241,13 @@ OF_THE_PROGRAM = {
         "def reset(): cleared(g)\n"
         "def between():\n    if len(LOG) == 1: g(Key(3))\n    elif len(LOG) == 2: g(Key(2)).n = 7"
     ),
+    "a key that cannot be compared": (
+        "class Key:\n    def __hash__(self): return 1\n"
+        "    def __eq__(self, other): raise ValueError('no equal')\n"
+        "@functools.cache\ndef g(key): LOG.append(1); return len(LOG)\n"
+        "def f(x):\n    try: return x * g(Key())\n    except ValueError: return x - 1\n"
+        "def reset(): cleared(g)"
+    ),
     "an object of the caller's, twice": (
         "class Key: pass\n@functools.cache\ndef g(key): LOG.append(1); return object()\n"
         "def f(x):\n    key = Key()\n    return x + (g(key) is g(key))\n"

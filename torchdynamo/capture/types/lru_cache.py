@@ -62,14 +62,15 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     real, named = [each.real for each in listed], {name: each.real for name, each in by_name.items()}
     try:
         hash((*real, *named.values()))
+        key = key_of(entity.real, real, named)
+        kept = holds(entity.real, key)
     except Exception as error:
         if type(error) is TypeError and (error.__traceback__ is None or error.__traceback__.tb_next is None):
             vm.of_process[RESULT] = None
             raise vm.refused(error) from None
         raise unknown_call() from None
-    key = key_of(entity.real, real, named)
     at_entry = all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start))
-    if not holds(entity.real, key):
+    if not kept:
         refuse_call(vm, entity, as_in_eager=not made and (at_entry or is_in_place(vm)))
     try:
         found = ask(entity.real, real, named, vm.calling())
