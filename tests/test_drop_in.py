@@ -281,3 +281,13 @@ def test_limits_of_torch_compile_hold_while_installed() -> None:
         with pytest.raises(exc.RecompileError):
             compiled(torch.ones(4))
     assert torchdynamo.config.changed() == {}
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_function_that_reads_settings_of_torch_compile_follows_them(installed: bool) -> None:
+    settings = torch._dynamo.config
+    compiled = torchdynamo.compile(lambda x: x * (2 if settings.capture_scalar_outputs else 3), backend="eager")
+    with torchdynamo.install() if installed else contextlib.nullcontext():
+        for changed in (False, True, False):
+            with settings.patch(capture_scalar_outputs=changed):
+                assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0 if changed else 3.0))

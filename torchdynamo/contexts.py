@@ -77,13 +77,16 @@ class EvalContext:
 
     def _class(self, cls: Any) -> Any:
         """Set how instances of a class are called, and return the class."""
-        call = next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
-        if call is None or cls.__module__.split(".")[0] == "torch":
+        call: Any = next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
+        of_class = isinstance(call, classmethod)
+        inner = call.__func__ if of_class else call
+        if not callable(inner) or str(cls.__module__).split(".")[0] == "torch":
             raise TypeError(
                 f"torchdynamo.{self._spelling} decorates functions, methods, nn.Module objects, and classes of the "
-                f"program's with a __call__, not the class {cls.__name__}: decorate its methods, or an instance"
+                f"program's with a method __call__, not the class {cls.__name__}: decorate its methods, or an instance"
             )
-        cls.__call__ = self.decorate(call)
+        compiled = self.decorate(inner)
+        cls.__call__ = classmethod(compiled) if of_class else compiled
         return cls
 
     def _function(self, fn: Callable[..., Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import inspect
 import io
@@ -360,6 +361,26 @@ def test_a_decorated_class_that_is_no_module() -> None:
 
     assert torch.equal(Scaled(2)(X, plus=3), X * 2 + 3)
     assert backend.count == 1
+
+
+@pytest.mark.parametrize("wrap", [classmethod, staticmethod])
+def test_a_decorated_class_whose_call_takes_no_instance(wrap: Any) -> None:
+    backend = Graphs()
+
+    class Doubling:
+        __call__ = wrap(lambda *given: given[-1] * 2)
+
+    Doubling.__module__ = None  # type: ignore[assignment]
+    assert torch.equal(torchdynamo.compile(Doubling, backend=backend)()(X), X * 2)
+    assert backend.count == 1
+
+
+@pytest.mark.parametrize(
+    "call", [property(lambda self: torch.sin), functools.partialmethod(lambda self, y, x: x + y, 3)]
+)
+def test_a_class_whose_call_is_no_method_is_refused(call: Any) -> None:
+    with pytest.raises(TypeError, match="with a method __call__, not the class Odd"):
+        torchdynamo.compile(type("Odd", (), {"__call__": call}), backend="eager")
 
 
 def test_a_class_that_is_disabled_ends_the_graph() -> None:

@@ -77,6 +77,19 @@ def test_a_default_device_is_told() -> None:
                     assert compiled(X)[1:] == each(X)[1:]
 
 
+def test_a_device_that_a_function_opens_is_on_the_stack_of_modes() -> None:
+    def told(x: Any) -> Any:
+        with torch.device("meta"):
+            return x * 2, torch.get_default_device(), type(_get_current_function_mode_stack()[-1])
+
+    with config.patch(suppress_errors=False):
+        compiled = torchdynamo.compile(told, backend="eager")
+        for _ in range(2):
+            assert compiled(X)[1:] == told(X)[1:]
+            with torch.device("cpu:0"):
+                assert compiled(X)[1:] == told(X)[1:]
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_hooks_on_saved_tensors_see_no_stand_ins(before: bool) -> None:
     x = X.clone().requires_grad_()

@@ -42,20 +42,29 @@ AT_ENTRY = Source("pinned", None, Pinned(C._get_function_stack_at))
 @function(C._get_function_stack_at)
 def stack_at(vm: Machine, index: Value) -> Value:
     """Return a mode by its place on the stack; those that were on when the frame began lie below its own."""
-    at, below = vm.known(index, "index"), C._len_torch_function_stack()
+    at, below, opened = vm.known(index, "index"), C._len_torch_function_stack(), opened_modes(vm)
+    if not 0 <= at < below + len(opened):
+        raise Break("unknown context manager", type="TorchFunctionMode")
     if at >= below:
-        return vm.modes[at - below]
+        return opened[at - below]
     return vm.wrap(C._get_function_stack_at(at), Source("call", AT_ENTRY, (at,)))
+
+
+def opened_modes(vm: Machine) -> list[Value]:
+    """Return the modes that the frame has put on the stack. Ends the graph where devices are on it, which are modes."""
+    if vm.devices:
+        raise Break("unknown context manager", type="torch.device")
+    return vm.modes
 
 
 @function(C._len_torch_function_stack)
 def stack_length(vm: Machine) -> Value:
-    return Known(C._len_torch_function_stack() + len(vm.modes))
+    return Known(C._len_torch_function_stack() + len(opened_modes(vm)))
 
 
 @function(C._is_torch_function_mode_enabled)
 def mode_enabled(vm: Machine) -> Value:
-    return boolean(C._is_torch_function_mode_enabled() or bool(vm.modes and not vm.modes_off))
+    return boolean(C._is_torch_function_mode_enabled() or bool((vm.modes or vm.devices) and not vm.modes_off))
 
 
 @function(C._is_torch_function_enabled)

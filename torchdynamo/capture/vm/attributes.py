@@ -32,6 +32,7 @@ from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source, instance_attr
 from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value, is_none
 from torchdynamo.graph.opaque_values import is_opaque_value
+from torchdynamo.graph.wrappers import getter
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -184,7 +185,7 @@ FUNCTION_FIELDS = frozenset({"__code__", "__defaults__", "__kwdefaults__", "__cl
 
 
 def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None, name: str) -> Value:
-    """Return a name in a module. Its `__getattr__`, if it has one, is inlined; torch's is run, and trusted."""
+    """Return a name in a module. Its `__getattr__`, if any, is inlined; torch's is run, and its constants guarded."""
     own = module.__dict__
     if own is None or type(own.get("__name__")) is not str:  # made by `__new__` alone, or renamed
         raise Break("unsupported attribute", name=name, type="module")
@@ -224,6 +225,8 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
         )
     if str(getattr(hook or of_class, "__module__", "torch")).partition(".")[0] != "torch":
         vm.of_process["what a module has answered that makes its names when they are asked for"] = None
+    if hook is None and type(given) in CONSTANTS:  # torch's modules of settings serve them so
+        return wrap(vm, given, Source("asked", source, getter(name)))
     return lift(vm, given)
 
 
