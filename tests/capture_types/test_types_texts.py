@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, namedtuple
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -316,6 +317,47 @@ def test_templates_that_python_fills_in(template: str) -> None:
 def test_old_templates_that_python_fills_in(template: str) -> None:
     attempt(lambda one: template % (one, [one]))
     attempt(lambda one: template % {"a": one})
+
+
+class Tone(Enum):
+    """A member whose texts the program writes."""
+
+    LOW = 1
+
+    def __str__(self) -> str:
+        return SAID[0]
+
+    def __repr__(self) -> str:
+        return f"<{SAID[0]}>"
+
+
+class Telling(type):
+    """A class of classes that say how they are written."""
+
+    def __repr__(cls) -> str:
+        return SAID[0]
+
+
+SAID = ["first"]
+Told = Telling("Told", (), {})
+Pair = namedtuple("Pair", "first second")
+
+
+@pytest.mark.parametrize("known", [Tone.LOW, Told])
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda known: f"{known} {known!r} {(known, 1)} {frozenset([known])}",
+        lambda known: "{} {!r} {!s:>9} {k}".format(known, known, known, k=known),  # noqa: UP032
+        lambda known: "%s %r" % (known, (known,)),  # noqa: UP031
+        lambda known: (str((known,)), repr({known}), repr(Pair(known, 2)), repr([known]), str({known: known})),
+    ],
+)
+def test_texts_of_members_and_classes_are_asked_for_in_each_call(text: Any, known: Any) -> None:
+    compiled = torchdynamo.compile(lambda x: (x + 1, text(known)), backend="eager")
+    for said in ("first", "second", "first"):
+        SAID[0] = said
+        assert compiled(X)[1] == text(known)
 
 
 def test_dicts_that_write_themselves_otherwise() -> None:

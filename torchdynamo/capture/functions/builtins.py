@@ -151,9 +151,8 @@ def may_override(value: Value) -> bool:
     return value.__class__ is Object or (value.__class__ is Known and lookup.has_python_operators(value))
 
 
-TEXTS = frozenset({"__str__", "__repr__", "__format__"})
 RESULT_TYPES: dict[str, type] = {
-    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(lookup.TEXTS, str),
     "__int__": int,
     "__float__": float,
     "__complex__": complex,
@@ -163,7 +162,7 @@ RESULT_TYPES: dict[str, type] = {
 
 def converter(cls: Callable[..., Any], method: str) -> None:
     def row(vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
-        if method in TEXTS and args and symbols.is_unknown(vm, args[0]):
+        if method in lookup.TEXTS and args and symbols.is_unknown(vm, args[0]):
             if len(args) > 1:  # whether such a format exists is known by the type
                 kind: Any = args[0].pytype
                 vm.run_pure(format, [Known(kind(1)), *args[1:]], {})

@@ -10,6 +10,7 @@ from typing import Any
 
 from torchdynamo.capture.torch.symbols import is_unknown
 from torchdynamo.capture.types.dict_views import VIEWS
+from torchdynamo.capture.vm.lookup import tells_its_own_text
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, is_open, models
 from torchdynamo.core.value import Known, Object, Value
@@ -70,22 +71,27 @@ def ascii_(vm: Machine, obj: Value) -> Value:
 
 FIELD = re.compile(r"%(\(\w*\))?([#0\- +]*(?:\*|\d+)?(?:\.(?:\*|\d+)?)?[hlL]?)(.)", re.DOTALL)
 CONVERT: dict[str, Any] = {"s": str, "r": repr, "a": ascii}
+# Of integers no float is made, as large ones overflow; of floats no integer, as infinity does
+NUMBERS: dict[str, tuple[type, ...]] = dict.fromkeys("diu", (bool, int)) | dict.fromkeys("fFeEgG", (bool, float))
 
 
-def is_plain(vm: Machine, value: Value) -> bool:
+def asks_nothing(vm: Machine, value: Value) -> bool:
     """Return whether no code is asked for the text of a value: it is a constant, or depends on what a tensor holds."""
-    return is_unknown(vm, value) or vm.concrete(value) is not None
+    if is_unknown(vm, value):
+        return True
+    known = vm.concrete(value)
+    return known is not None and tells_its_own_text(vm, value.obj if value.__class__ is Known else vm.concretely(value))
 
 
 def takes(conversion: str, value: Value) -> bool:
     """Return whether a field is known to raise nothing for a value but what the value's own code raises."""
-    return conversion in CONVERT or (conversion in "diufFeEgG" and value.pytype in (bool, int, float))
+    return conversion in CONVERT or value.pytype in NUMBERS.get(conversion, ())
 
 
 @models(str, "__mod__")
 def fill_in(vm: Machine, self: Value, given: Value) -> Value:
     """Return `self % given`, for which objects that are not constants are asked for their texts first."""
-    if self.__class__ is not Known or is_plain(vm, given):
+    if self.__class__ is not Known or asks_nothing(vm, given):
         return vm.run_pure(str.__mod__, [self, given], {})
     values = list(vm.iterate(given)) if issubclass(given.pytype, tuple) else [given]
     fields = [field for field in FIELD.finditer(self.obj) if field[3] != "%"]
@@ -103,7 +109,7 @@ def fill_in(vm: Machine, self: Value, given: Value) -> Value:
 def format_(vm: Machine, self: Value, /, *args: Value, **kwargs: Value) -> Value:
     """Return `self.format(...)`, for which objects that are not constants are asked for their texts."""
     as_it_is = functools.partial(vm.run_pure, str.format, [self, *args], kwargs)
-    if self.__class__ is not Known or all(is_plain(vm, each) for each in (*args, *kwargs.values())):
+    if self.__class__ is not Known or all(asks_nothing(vm, each) for each in (*args, *kwargs.values())):
         return as_it_is()
     try:
         fields = list(string.Formatter().parse(self.obj))

@@ -16,7 +16,14 @@ from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.descriptors import describe
 from torchdynamo.capture.vm.foreign import unknown_callable, unknown_maker
 from torchdynamo.capture.vm.lift import lift_made
-from torchdynamo.capture.vm.lookup import INSTANCE_METHOD, derives, guarded_lookup, guarded_own, guarded_slot
+from torchdynamo.capture.vm.lookup import (
+    INSTANCE_METHOD,
+    derives,
+    guarded_lookup,
+    guarded_own,
+    guarded_slot,
+    tells_its_own_text,
+)
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
 from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by, plainly
@@ -195,6 +202,10 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
     raise Break("unsupported method", name=name, type=owner.__name__)
 
 
+# Functions that ask the objects they are given, and what those contain, for texts
+WRITERS = frozenset({"repr", "str", "ascii", "format", "__mod__", "__repr__", "__str__", "__format__"})
+
+
 def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Run a function without side effects now, on constants."""
     try:
@@ -204,6 +215,8 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
         if any(numpy_numbers.held(vm, arg) is not None for arg in (*args, *kwargs.values())):
             raise  # it says that a number is asked for, which may be a constant
         raise Break("unknown call", name=called(fn)) from unknown
+    if getattr(fn, "__name__", "") in WRITERS and not tells_its_own_text(vm, [*real, *named.values()]):
+        raise Break("unknown call", name=called(fn))  # the program's `__repr__` may give another text each time
     try:
         result = process_settings.run(vm, fn, tuple(real), named)
     except Break:

@@ -181,11 +181,23 @@ def has_python_operators(value: Known) -> bool:
 
 
 SPEAKING = (type, enum.Enum)
+TEXTS = ("__str__", "__repr__", "__format__")
 
 
 def is_written_by_program(found: Any) -> bool:
     """Return whether a special method is a function of the program's: it has to be followed, and not just called."""
     return type(found) is types.FunctionType and found.__module__ not in LIBRARIES
+
+
+def tells_its_own_text(vm: Machine, obj: Any) -> bool:
+    """Return whether no code of the program's is asked for the text of a constant, or of what it contains."""
+    if isinstance(obj, (tuple, list, set, frozenset)):
+        return all(tells_its_own_text(vm, each) for each in obj)
+    if isinstance(obj, dict):
+        return all(tells_its_own_text(vm, each) for each in (*obj, *obj.values()))
+    if not has_python_operators(Known(obj)):
+        return True
+    return not any(is_written_by_program(guarded_lookup(vm, type(obj), name)) for name in TEXTS)
 
 
 def is_plain_constant(value: Known) -> bool:
