@@ -167,3 +167,13 @@ def test_hooks_that_are_always_called_are_called_on_errors(everywhere: bool) -> 
         compiled = torchdynamo.compile(fn, backend="eager")
         torch.testing.assert_close([compiled(torch.ones(size)) for size in (3, 2)], wanted)
         assert seen == expected
+
+
+@pytest.mark.parametrize("name", ["_forward_hooks", "_forward_pre_hooks", "_backward_hooks"])
+def test_a_module_without_a_dict_of_hooks_cannot_be_called(name: str) -> None:
+    model = nn.Linear(2, 2)
+    delattr(model, name)
+    compiled = torchdynamo.compile(lambda x: model(x) + 1, backend="eager")
+    for _ in range(2):
+        with pytest.raises(AttributeError, match=f"'Linear' object has no attribute '{name}'"):
+            compiled(torch.ones(1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+from typing import Any
 
 from mutating import Mutation, changing, mutation
 
@@ -70,6 +71,29 @@ def class_getitem_code() -> Mutation:
         return 5.0
 
     return changing(lambda x: x * C[0], lambda: setattr(C.__class_getitem__.__func__, "__code__", o.__code__))
+
+
+def iterated_by_an_object(name: str, product: Any) -> Mutation:
+    class Iterating:
+        """What makes iterators, and is no function."""
+
+        numbers = [2.0, 3.0]
+
+        def __call__(self, *cls: Any) -> Any:
+            return iter(self.numbers)
+
+    cls = type("Meta", (type,), {name: Iterating()})("Made", (), {})
+    return changing(lambda x: product(x, cls), lambda: Iterating.numbers.append(5.0))
+
+
+@mutation
+def items_of_a_class_by_an_object() -> Mutation:
+    return iterated_by_an_object("__iter__", lambda x, cls: x * sum(cls))
+
+
+@mutation
+def items_of_a_class_from_the_end_by_an_object() -> Mutation:
+    return iterated_by_an_object("__reversed__", lambda x, cls: x * sum(reversed(cls)))
 
 
 @mutation

@@ -35,7 +35,7 @@ def found_by_position(vm: Machine, entity: Entity) -> bool:
         return len(entity.real) <= MANY and not any(map(hashed_by_program, dict.keys(entity.real)))
     varying = vm.builder.numbers.varying
     found = any(source.how == "key_at" and source.base is entity.source for source in varying)
-    return (found or entity.source in vm.registers) and all(type(key) is int for key in dict.keys(entity.real))
+    return (found or entity.source in vm.numbered_hooks) and all(type(key) is int for key in dict.keys(entity.real))
 
 
 def hashed_by_program(key: Any) -> bool:

@@ -15,8 +15,16 @@ from torchdynamo.capture.types.items import turns
 from torchdynamo.capture.types.sequence import items_of, read
 from torchdynamo.capture.vm.enums import guard_members
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.iteration import BY_INDEX, ITERATOR_TYPES, ViewOf, iterate, known_steps, make_iterator
-from torchdynamo.capture.vm.lookup import guarded_lookup, guarded_slot, has_python_operators, is_written_by_program
+from torchdynamo.capture.vm.iteration import (
+    BY_INDEX,
+    ITERATOR_TYPES,
+    ViewOf,
+    iterate,
+    known_steps,
+    make_iterator,
+    method_of_class,
+)
+from torchdynamo.capture.vm.lookup import guarded_slot, has_python_operators, is_written_by_program
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, function, models
 from torchdynamo.core.signals import Raised
@@ -93,10 +101,10 @@ def known_reversed(vm: Machine, items: Known) -> Value:
     if type(items.obj) is range:
         return vm.iterator(Known(items.obj[::-1]))
     if has_python_operators(items):
-        found = guarded_lookup(vm, items.pytype, "__reversed__")
+        found = method_of_class(vm, items, "__reversed__")
         if is_written_by_program(found):
             return vm.special(items, "__reversed__")
-        if found is MISSING and is_written_by_program(guarded_lookup(vm, items.pytype, "__getitem__")):
+        if found is MISSING and is_written_by_program(method_of_class(vm, items, "__getitem__")):
             return make_iterator(vm, from_end(vm, items, vm.known(vm.length(items), "length")), items, reversed)
         guard_members(vm, items.obj)
     try:

@@ -88,7 +88,7 @@ def goes_to_forward(vm: Machine, inner: Value) -> bool:
 def has_hooks(vm: Machine, self: Object) -> bool:
     for name in HOOKS:
         box = attributes.generic_getattr(vm, self, name)
-        if box is not None and not is_empty(vm, box):
+        if box is None or not is_empty(vm, box):  # without it, PyTorch's own call raises
             return True
     if vm.hookless and not any(entity.touched for entity in vm.hookless):
         return False  # nor were there any when this was asked before
@@ -114,7 +114,7 @@ def let_numbers_differ(vm: Machine, self: Object) -> None:
         box = attributes.generic_getattr(vm, self, name)
         source = vm.entity(box).source if isinstance(box, Object) and box.pytype in PLAIN_DICTS else None
         if source is not None:
-            vm.registers.add(source)
+            vm.numbered_hooks.add(source)
 
 
 def calls_hooks_on_errors(vm: Machine) -> bool:

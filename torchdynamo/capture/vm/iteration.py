@@ -115,10 +115,10 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
     if value.pytype is frozenset:
         return model.CONSTANT_ITEMS[frozenset](vm, value)
     if lookup.has_python_operators(value):
-        found = lookup.guarded_lookup(vm, value.pytype, "__iter__")
+        found = method_of_class(vm, value, "__iter__")
         if lookup.is_written_by_program(found):
             return steps_of(vm, vm.special(value, "__iter__"))
-        if found is MISSING and lookup.is_written_by_program(lookup.guarded_lookup(vm, value.pytype, "__getitem__")):
+        if found is MISSING and lookup.is_written_by_program(method_of_class(vm, value, "__getitem__")):
             return iter(Indexed(vm, value))
         enums.guard_members(vm, value.obj)
     try:
@@ -126,6 +126,14 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
     except TypeError as error:
         raise vm.error(TypeError, *error.args) from None
     return known_steps(vm, real)
+
+
+def method_of_class(vm: Machine, value: Known, name: str) -> Any:
+    """Return a method that iterates over a constant; MISSING if it has none. Ends the graph if it is no function."""
+    found = lookup.guarded_lookup(vm, value.pytype, name)
+    if found is not MISSING and type(found) not in lookup.PLAIN_METHODS:
+        raise Break("unknown iterator", type=value.pytype.__name__)
+    return found
 
 
 def known_steps(vm: Machine, real: Iterator[Any]) -> Iterator[Value]:

@@ -58,7 +58,7 @@ class Machine(CaptureState):
         # What classes say, looked up once in a capture
         self.class_attrs: dict[tuple[type, str], Any] = {}
         self.hookless: list[Entity] = []  # the dicts of hooks for all modules, when they are known to be empty
-        self.registers: set[Source] = set()  # dicts of hooks, under whatever numbers
+        self.numbered_hooks: set[Source] = set()  # dicts of hooks whose numbers may be others
         self.not_found: set[tuple[type, str]] = set()  # attributes that objects of a class were found not to have
         self.slots: dict[tuple[type, str], model.Slot] = {}
         self.rows: dict[tuple[type, str], model.Model | None] = {}

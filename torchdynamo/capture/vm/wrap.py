@@ -63,13 +63,19 @@ def lift_from_class(vm: Machine, obj: Any) -> Value:
     return vm.heap.by_id.get(id(obj)) or lift(vm, obj)
 
 
+def may_only_be_passed_on(vm: Machine, cls: type, source: Source) -> bool:
+    """Return whether nothing but the class of an object is guarded: it varies, or is the number of a hook."""
+    if cls is int:
+        return source.how == "key_at" and source.base in vm.numbered_hooks
+    return cls in PASSED_ON and source in vm.builder.numbers.varying
+
+
 def wrap_unaliased(vm: Machine, obj: Any, source: Source) -> Value:
     """Make a value for an object that is met for the first time, with the guard that it needs."""
     cls = type(obj)
     if type(cls) is not type and not told_apart(cls):  # every table of ours is by class
         raise Break("unsupported type", type=class_name(cls))
-    registered = cls is int and source.how == "key_at" and source.base in vm.registers
-    if registered or (cls in PASSED_ON and source in vm.builder.numbers.varying):
+    if may_only_be_passed_on(vm, cls, source):
         vm.guard(source, "TYPE_MATCH", cls)
         return Lazy(cls, source)
     if cls in CONSTANTS and not (cls is torch.Size and sizes.some_vary(vm, obj, source)):
