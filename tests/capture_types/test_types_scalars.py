@@ -193,3 +193,22 @@ def test_functions_of_an_integer_ask_objects_for_it(fn: Any, given: Any) -> None
 
     x = torch.ones(2)
     assert repr(torchdynamo.compile(attempt, backend="eager", fullgraph=True)(x)) == repr(attempt(x))
+
+
+class Numbered(int):
+    """An integer with another `__index__`, which C does not ask."""
+
+    def __index__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("given", [lambda: NUMBERED, lambda: Numbered(2)])
+def test_an_index_of_a_class_of_integers_is_its_value(given: Any) -> None:
+    def taken(x):
+        at = given()
+        return x[at], x[:at], [5, 6, 7][at], (5, 6, 7)[at], [5, 6, 7][:at], range(at), "ab" * at, bin(at)
+
+    assert_alike(taken(X), torchdynamo.compile(taken, backend="eager")(X))
+
+
+NUMBERED = Numbered(2)

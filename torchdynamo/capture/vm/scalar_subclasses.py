@@ -74,6 +74,8 @@ def indexed(vm: Machine, value: Value) -> Value:
         step, start, stop = (indexed(vm, parts[at]) for at in (2, 0, 1))  # the order in which Python asks
         same = (start, stop, step) == tuple(parts)
         return value if same else vm.make_slice(start, stop, step)
+    if issubclass(value.pytype, int):  # C takes its value, whatever `__index__` the class has
+        return vm.call(Known(int.__index__), [value], {})
     if guarded_lookup(vm, value.pytype, "__index__") is MISSING:
         return value
     return vm.special(value, "__index__")
