@@ -82,7 +82,7 @@ def test_what_cannot_be_compiled() -> None:
         torchdynamo.compile(3)
     with pytest.raises(TypeError, match="not the class Linear"):
         torchdynamo.compile(torch.nn.Linear)
-    with pytest.raises(TypeError, match="with a __call__, not the class Plain"):
+    with pytest.raises(TypeError, match="with a method __call__, not the class Plain"):
         torchdynamo.compile(type("Plain", (), {}))
 
 
