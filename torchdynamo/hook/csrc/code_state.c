@@ -89,6 +89,13 @@ PyCodeObject *td_expect_code(PyObject *object)
     return NULL;
 }
 
+/* The state of what should be a code object, made if there is none; NULL with an error. */
+static TdCodeState *state_of(PyObject *object)
+{
+    PyCodeObject *code = td_expect_code(object);
+    return code != NULL ? td_state_make(code) : NULL;
+}
+
 static PyObject *skip_code(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     int quiet = nargs == 3 ? PyObject_IsTrue(args[2]) : 0;
@@ -98,8 +105,7 @@ static PyObject *skip_code(PyObject *module, PyObject *const *args, Py_ssize_t n
         PyErr_SetString(PyExc_TypeError, "skip_code takes a code object, a reason that is not None, and a flag");
         return NULL;
     }
-    PyCodeObject *code = td_expect_code(args[0]);
-    TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
+    TdCodeState *state = state_of(args[0]);
     if (state == NULL)
         return NULL;
     Py_XSETREF(state->reason, Py_NewRef(args[1]));
@@ -115,8 +121,7 @@ static PyObject *rest_code(PyObject *module, PyObject *args)
     int deep = 0;
     if (!PyArg_ParseTuple(args, "OLl|p:rest_code", &object, &owner_id, &calls, &deep))
         return NULL;
-    PyCodeObject *code = td_expect_code(object);
-    TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
+    TdCodeState *state = state_of(object);
     if (state == NULL)
         return NULL;
     state->resting_for = owner_id;
@@ -141,8 +146,7 @@ static PyObject *called_last(PyObject *module, PyObject *args)
     PyObject *way = Py_None;
     if (!PyArg_ParseTuple(args, "O|pOp:called_last", &object, &goes_on, &way, &aside))
         return NULL;
-    PyCodeObject *code = td_expect_code(object);
-    TdCodeState *state = code != NULL ? td_state_make(code) : NULL;
+    TdCodeState *state = state_of(object);
     if (state == NULL)
         return NULL;
     state->tail = aside ? TD_STEPS_ASIDE : goes_on ? TD_KEEPS_LOCALS : TD_KEEPS_NOTHING;
