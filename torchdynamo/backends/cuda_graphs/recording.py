@@ -12,7 +12,7 @@ from torchdynamo.backends.cuda_graphs.device import Device, Run
 from torchdynamo.backends.cuda_graphs.escape import Results
 from torchdynamo.backends.cuda_graphs.lanes import Lane
 from torchdynamo.backends.cuda_graphs.slots import Slots, address_of
-from torchdynamo.backends.cuda_graphs.turns import ResultPlace, as_list, captured_places, fits_in_places
+from torchdynamo.backends.cuda_graphs.turns import PLACES, ResultPlace, as_list, captured_place, fits_in_places
 
 
 class Plan(NamedTuple):
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 class Recording:
     """A capture, with the memory of its moving inputs and of its results.
 
-    by_turns: results that escape are written by turns to two places, if they are small.
+    by_turns: results of an inference that escape are written by turns to two places, if they are small.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Recording:
             self.graph, made = plan.device.capture(plan.run, captured, lane.pool, index, generators)
         self.results = Results(as_list(made), seen, plan.visible, escaping, plan.constants)
         self.places: list[ResultPlace] = []
-        if by_turns and views and fits_in_places(self.results):
+        if by_turns and fits_in_places(self.results):
             del made  # the memory of results that are copied is free for the captures that follow
             with torch.no_grad():
-                self.places = captured_places(plan, self.results, seen, lane.pool, generators)
+                self.places = [captured_place(plan, self.results, seen, lane.pool, generators) for _ in range(PLACES)]
         self.saved_at: frozenset[int] = frozenset(self.results.saved_owners)
         self.saved_is_released = False  # captures may write to what this forward saves
         self.stream = plan.device.stream(index)

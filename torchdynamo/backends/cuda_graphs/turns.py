@@ -42,16 +42,10 @@ def fits_in_places(results: Results) -> bool:
     return bool(sources) and not others and sum(each.nbytes for each in sources) <= MOST_BYTES
 
 
-def captured_places(
-    plan: Plan, results: Results, captured: Sequence[Any], pool: Any, generators: Sequence[torch.Generator]
-) -> list[ResultPlace]:
-    """Capture a graph once for each place. captured: inputs of the capture, for which the graph has these results."""
-    return [_captured_place(plan, results, captured, pool, generators) for _ in range(PLACES)]
-
-
-def _captured_place(
+def captured_place(
     plan: Plan, results: Results, captured: Sequence[Any], pool: Any, generators: Sequence[torch.Generator]
 ) -> ResultPlace:
+    """Capture a graph for a place of its own. captured: inputs of the capture that had these results."""
     groups = [(positions, [slot_for(each) for each in sources]) for positions, sources in results.copied]
 
     def run(given: list[Any]) -> list[Any]:

@@ -80,7 +80,7 @@ def asks_nothing(vm: Machine, value: Value) -> bool:
     if is_unknown(vm, value):
         return True
     known = vm.concrete(value)
-    return known is not None and tells_its_own_text(vm, value.obj if value.__class__ is Known else vm.concretely(value))
+    return known is not None and tells_its_own_text(vm, known)
 
 
 def takes(conversion: str, value: Value) -> bool:

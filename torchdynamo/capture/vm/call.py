@@ -18,6 +18,7 @@ from torchdynamo.capture.vm.foreign import unknown_callable, unknown_maker
 from torchdynamo.capture.vm.lift import lift_made
 from torchdynamo.capture.vm.lookup import (
     INSTANCE_METHOD,
+    TEXTS,
     derives,
     guarded_lookup,
     guarded_own,
@@ -203,7 +204,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
 
 
 # Functions that ask the objects they are given, and what those contain, for texts
-WRITERS = frozenset({"repr", "str", "ascii", "format", "__mod__", "__repr__", "__str__", "__format__"})
+WRITERS = frozenset({"repr", "str", "ascii", "format", "__mod__", *TEXTS})
 
 
 def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -28,16 +28,17 @@ OF_COMPILER = ("dynamic_sources", "dynamic_values", "unbacked_sources")  # of to
 
 
 class Counterpart(NamedTuple):
-    """The name of a setting of torch.compile, and what makes its value one of ours."""
+    """The name of a setting of torch.compile, what makes its value one of ours, and an older name of it."""
 
     theirs: str
     taken: Callable[[Any], Any] = bool
+    alias: str = ""
 
 
 # By the name here: settings of torch.compile that have their effect while torchdynamo is installed behind it.
 COUNTERPARTS = {
-    "cache_size_limit": Counterpart("recompile_limit", int),
-    "fail_on_recompile_limit_hit": Counterpart("fail_on_recompile_limit_hit"),
+    "cache_size_limit": Counterpart("recompile_limit", int, alias="cache_size_limit"),
+    "fail_on_recompile_limit_hit": Counterpart("fail_on_recompile_limit_hit", alias="fail_on_cache_limit_hit"),
     "error_on_recompile": Counterpart("error_on_recompile"),
     "capture_scalar_outputs": Counterpart("capture_scalar_outputs"),
     "capture_dynamic_output_shape_ops": Counterpart("capture_dynamic_output_shape_ops"),
@@ -45,7 +46,7 @@ COUNTERPARTS = {
     "dynamic_shapes": Counterpart("assume_static_by_default", operator.not_),
     "verbose": Counterpart("verbose"),
 }
-FOLLOWED = {"cache_size_limit", "fail_on_cache_limit_hit", *(row.theirs for row in COUNTERPARTS.values())}
+FOLLOWED = {name for row in COUNTERPARTS.values() for name in (row.theirs, row.alias)}
 AS_HERE = {"suppress_errors": True, "disable": True}  # these values say what is done here
 
 
