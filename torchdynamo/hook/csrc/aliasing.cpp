@@ -132,10 +132,10 @@ static PyObject *tensors_apart(PyObject *, PyObject *args)
     return PyBool_FromLong(td_tensors_apart(values.data(), marks.data(), (Py_ssize_t)marks.size()));
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef aliasing_functions[] = {
     {"tensors_apart", tensors_apart, METH_VARARGS,
      "tensors_apart(written, read) -> bool: those written to share no byte of storage with each other or those read."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-extern "C" int td_aliasing_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+extern "C" int td_aliasing_init(PyObject *module) { return PyModule_AddFunctions(module, aliasing_functions); }

@@ -59,7 +59,6 @@ using c10::DispatchKey;
     X(int8_t, matmul_precision_cuda, precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL))                       \
     X(int8_t, conv_precision_cuda, precision(at::Float32Backend::CUDA, at::Float32Op::CONV))
 
-namespace {
 struct Packed {
 #define DECLARE(type, name, value) type name;
     STATE_FIELDS(DECLARE)
@@ -67,6 +66,7 @@ struct Packed {
 #undef DECLARE
 };
 
+namespace {
 // Where torch keeps a thread's state: places that stay while the thread lives.
 struct Thread {
     PyThreadState *python;
@@ -245,7 +245,7 @@ static PyObject *global_state_fields(PyObject *, PyObject *obj)
     return fields;
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef state_functions[] = {
     {"global_state", global_state, METH_NOARGS, "global_state() -> (bytes, modes) of this thread now."},
     {"global_state_fields", global_state_fields, METH_O, "global_state_fields(bytes) -> {name: value}"},
     {nullptr, nullptr, 0, nullptr},
@@ -267,5 +267,5 @@ extern "C" int td_global_state_init(PyObject *module)
     has_cuda = built == Py_True;
     Py_DECREF(built);
     context = &at::globalContext();
-    return PyModule_AddFunctions(module, functions);
+    return PyModule_AddFunctions(module, state_functions);
 }

@@ -134,7 +134,7 @@ static PyObject *assert_alignment(PyObject *, PyObject *const *args, Py_ssize_t 
 
 #define TD_FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
 
-static PyMethodDef functions[] = {
+static PyMethodDef kernel_functions[] = {
     {"tensor_data_pointer", tensor_data_pointer, METH_NOARGS,
      "tensor_data_pointer() -> int: the address of `void *f(PyObject *tensor)`, which returns where its data is."},
     {"empty_strided_cpu", TD_FAST(empty_strided_cpu), "empty_strided_cpu(sizes, strides, dtype) -> tensor"},
@@ -147,4 +147,4 @@ static PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-extern "C" int td_kernels_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+extern "C" int td_kernels_init(PyObject *module) { return PyModule_AddFunctions(module, kernel_functions); }

@@ -307,7 +307,7 @@ static PyObject *alive(PyObject *, PyObject *capsule)
 
 #define TD_FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL
 
-static PyMethodDef functions[] = {
+static PyMethodDef recording_functions[] = {
     {"input_layout", TD_FAST(input_layout),
      "input_layout(inputs, fixed) -> where inputs lie and what they look like; the addresses of those at `fixed` count."},
     {"moved_inputs", TD_FAST(moved_inputs),
@@ -321,4 +321,4 @@ static PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-extern "C" int td_recordings_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+extern "C" int td_recordings_init(PyObject *module) { return PyModule_AddFunctions(module, recording_functions); }

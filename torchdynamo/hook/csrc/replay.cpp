@@ -297,7 +297,7 @@ static PyObject *replay(PyObject *, PyObject *const *args, Py_ssize_t nargs)
     END_HANDLE_TH_ERRORS
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef replay_functions[] = {
     {"take", take, METH_VARARGS,
      "take(layout, launch, moving, counted, results, copied, places, lent, saved, inputs, views, same, stream, order, is_forward,\n"
      "has_rest, follows_forward) -> how a recording is replayed, as its attribute `take`."},
@@ -312,5 +312,5 @@ extern "C" int td_replay_init(PyObject *module)
     for (int i = 0; i < TD_NAMES; i++)
         if ((names[i] = PyUnicode_InternFromString(texts[i])) == nullptr)
             return -1;
-    return PyModule_AddFunctions(module, functions);
+    return PyModule_AddFunctions(module, replay_functions);
 }

@@ -374,7 +374,7 @@ extern "C" PyObject *td_tensor_read(PyObject *obj, PyObject *name)
 
 // ---- The module's part --------------------------------------------------------------------------------------------
 
-static PyMethodDef functions[] = {
+static PyMethodDef tensor_functions[] = {
     {"tensor_meta", tensor_meta, METH_O,
      "tensor_meta(tensor) -> (class, dispatch keys, dtype, device, layout, requires_grad, sizes, strides)"},
     {nullptr, nullptr, 0, nullptr},
@@ -399,5 +399,5 @@ extern "C" int td_tensor_init(PyObject *module)
     for (auto &name : names)
         if ((*name.place = PyUnicode_InternFromString(name.text)) == nullptr)
             return -1;
-    return PyModule_AddFunctions(module, functions);
+    return PyModule_AddFunctions(module, tensor_functions);
 }

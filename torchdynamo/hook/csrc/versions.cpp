@@ -77,7 +77,7 @@ static PyObject *tensor_facts_hold(PyObject *, PyObject *const *args, Py_ssize_t
     Py_RETURN_TRUE;
 }
 
-static PyMethodDef functions[] = {
+static PyMethodDef version_functions[] = {
     {"tensor_facts", tensor_facts, METH_VARARGS,
      "tensor_facts(tensors, positions) -> bytes: identity, address and version of the tensors at these positions. The\n"
      "caller drops the facts when one of them dies. Raises ValueError for a tensor that has no version."},
@@ -86,4 +86,4 @@ static PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-extern "C" int td_versions_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+extern "C" int td_versions_init(PyObject *module) { return PyModule_AddFunctions(module, version_functions); }
