@@ -6,6 +6,8 @@ import builtins
 import gc
 import sys
 import weakref
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -147,6 +149,67 @@ def test_a_dict_seen_once_is_not_trusted_when_another_comes() -> None:
         second["a"] = 2
         assert not ask(program, x=second)
         second["a"] = 1
+
+
+# Ways of writing to a dict {"a": 1, "b": ..., ...} after which "a" is not 1, and to another after which it still is.
+WRITES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "setitem": lambda names: names.__setitem__("a", 2),
+    "another object": lambda names: names.__setitem__("a", 10**9),
+    "delete": lambda names: names.__delitem__("a"),
+    "pop": lambda names: names.pop("a"),
+    "popitem": lambda names: [names.popitem() for _ in range(len(names))],
+    "clear": lambda names: names.clear(),
+    "update": lambda names: names.update(a=2),
+    "update with pairs": lambda names: names.update([("a", 2)]),
+    "init": lambda names: names.__init__(a=2),  # type: ignore[misc]
+    "or": lambda names: names.__ior__({"a": 2}),
+    "cleared and filled": lambda names: (names.clear(), names.update({"a": 2})),
+    "deleted and default": lambda names: (names.__delitem__("a"), names.setdefault("a", 2)),
+    "global": lambda names: exec("global a\na = 2", names),
+    "global deleted": lambda names: exec("global a\ndel a", names),
+}
+
+
+@pytest.mark.parametrize("write", sorted(WRITES))
+@pytest.mark.parametrize("ordered", [False, True])
+def test_each_write_to_a_dict_is_noticed(write: str, ordered: bool) -> None:
+    nodes = [X, ("key", 0, "a"), ("key", 0, "b"), ("key", 0, "c"), ("key", 2, "d")]
+    checks = [(1, "equal", 1), (2, "type", dict), (3, "type", tuple), (4, "type", tuple)]
+    program = make(nodes, checks)
+    names: dict[str, Any] = (OrderedDict if ordered else dict)(a=1, b={"d": (1,)}, c=(2,))
+    for _ in range(4):
+        assert ask(program, x=names)
+    WRITES[write](names)
+    assert not ask(program, x=names)
+    names.update({"a": 1, "b": {"d": (3,)}, "c": (4,)})
+    for _ in range(4):
+        assert ask(program, x=names)
+    names["b"]["d"] = 5
+    assert not ask(program, x=names)
+
+
+@pytest.mark.parametrize("write", ["set", "set again", "delete", "through the dict"])
+def test_each_write_to_many_attributes_is_noticed(write: str) -> None:
+    """An object with more attributes than it keeps in itself has them in a dict alone."""
+    thing = Thing(**{f"flag{i}": i % 2 == 0 for i in range(60)})
+    nodes: list[Any] = [X, ("dict", 0, None), *(("key", 1, f"flag{i}") for i in range(60))]
+    program = make(nodes, [(0, "type", Thing), *((2 + i, "is", i % 2 == 0) for i in range(60))])
+    for _ in range(4):
+        assert ask(program, x=thing)
+    for _ in range(3):
+        if write == "set":
+            thing.flag40 = False  # type: ignore[attr-defined]
+        elif write == "set again":
+            thing.flag40 = True  # type: ignore[attr-defined]
+            assert ask(program, x=thing)
+            thing.flag40 = 1  # type: ignore[attr-defined]
+        elif write == "delete":
+            del thing.flag40
+        else:
+            vars(thing)["flag40"] = None
+        assert not ask(program, x=thing)
+        thing.flag40 = True  # type: ignore[attr-defined]
+        assert ask(program, x=thing)
 
 
 def test_a_dict_in_the_place_of_one_that_died() -> None:

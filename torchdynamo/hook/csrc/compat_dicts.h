@@ -3,13 +3,24 @@
 #define TORCHDYNAMO_COMPAT_DICTS_H
 #include "compat.h"
 
-/* A number that changes whenever the dict does, and is never used again; 0 where there is none to trust. In 3.13 a write
- * to the values that an instance keeps in itself, and shares with its dict, does not touch it; 3.14 has none. */
+#if PY_VERSION_HEX >= 0x030E0000
+/* Dicts have no number of their own. The low bits of a field say who watches the dict; the others are free, but for those
+ * that CPython counts in (and, without the global interpreter lock, all). */
+#define TD_DICTS_ARE_WATCHED 1
+#define TD_DICT_NUMBER_SHIFT (DICT_MAX_WATCHERS + DICT_WATCHED_MUTATION_BITS)
+#define TD_DICT_FIELD(dict) (((PyDictObject *)(dict))->_ma_watcher_tag)
+extern uint64_t td_watcher_bit; /* watched.c: ours in that field; 0: none was left */
+void td_watch(PyObject *dict);  /* from now on each write gives it a new number; no error */
+#endif
+
+/* A number that changes whenever the dict does, and is never used again; 0 where there is none to trust. In 3.13 and 3.14 a
+ * write to the values that an instance keeps in itself, and shares with its dict, does not touch it. 3.14 numbers no dict:
+ * those that are watched (td_dict_tag_from_now) get theirs from us. */
 static inline uint64_t td_dict_tag(PyObject *dict)
 {
 #if PY_VERSION_HEX >= 0x030E0000
-    (void)dict;
-    return 0;
+    PyDictObject *self = (PyDictObject *)dict;
+    return self->ma_values == NULL && (self->_ma_watcher_tag & td_watcher_bit) ? self->_ma_watcher_tag : 0;
 #elif PY_VERSION_HEX >= 0x030D0000
     return ((PyDictObject *)dict)->ma_values == NULL ? ((PyDictObject *)dict)->ma_version_tag : 0;
 #elif PY_VERSION_HEX >= 0x030C0000
@@ -22,6 +33,17 @@ static inline uint64_t td_dict_tag(PyObject *dict)
 #endif
 }
 
+/* The same, for a dict that has just been read and is to be read again: where only watched dicts are numbered, it is
+ * watched from now on. */
+static inline uint64_t td_dict_tag_from_now(PyObject *dict)
+{
+#ifdef TD_DICTS_ARE_WATCHED
+    if (TD_UNLIKELY(td_dict_tag(dict) == 0) && ((PyDictObject *)dict)->ma_values == NULL)
+        td_watch(dict);
+#endif
+    return td_dict_tag(dict);
+}
+
 /* Where that number is, after what makes it count; how many places. */
 #define TD_TAG_PLACES 2
 static inline int td_dict_tag_places(PyObject *dict, const void **places)
@@ -30,7 +52,9 @@ static inline int td_dict_tag_places(PyObject *dict, const void **places)
 #if PY_VERSION_HEX >= 0x030D0000
     places[n++] = &((PyDictObject *)dict)->ma_values;
 #endif
-#if PY_VERSION_HEX < 0x030E0000
+#if PY_VERSION_HEX >= 0x030E0000
+    places[n++] = &((PyDictObject *)dict)->_ma_watcher_tag;
+#else
     places[n++] = &((PyDictObject *)dict)->ma_version_tag;
 #endif
     return n;

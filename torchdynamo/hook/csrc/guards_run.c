@@ -62,8 +62,10 @@ static int rebind(TdProgram *program, const TdStep *step, PyObject *box, const T
     bind->seen[run->seen].box = NULL;
     if (!bind_again(program, step, box, run, &bind->lasts))
         return 0;
-    uint64_t tag = step->op == STEP_BIND_CLASS ? td_type_tag((PyTypeObject *)box) : td_dict_tag(box);
-    bind->seen[run->seen] = (TdSeen){tag != 0 && bind->lasts ? box : NULL, tag};
+    uint64_t tag = !bind->lasts                    ? 0
+                   : step->op == STEP_BIND_CLASS ? td_type_tag((PyTypeObject *)box)
+                                                   : td_dict_tag_from_now(box);
+    bind->seen[run->seen] = (TdSeen){tag != 0 ? box : NULL, tag};
     return 1;
 }
 

@@ -215,6 +215,8 @@ int td_depth_init(PyObject *module);
 
 int td_unwind_init(PyObject *module); /* unwind.c */
 
+int td_watched_init(PyObject *module); /* watched.c */
+
 /* ---- stance.c: what torch.compiler.set_stance says --------------------------------------------------------------- */
 
 typedef enum { TD_AS_USUAL, TD_EAGER, TD_ASK } TdStance;

@@ -7,6 +7,7 @@
 
 /* One row for each file that adds something to the module. */
 static int (*const parts[])(PyObject *) = {
+    td_watched_init,
     td_depth_init,
     td_unwind_init,
     td_thread_init,

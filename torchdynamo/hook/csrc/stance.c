@@ -35,7 +35,7 @@ static TdStance look(void)
 void td_stance_look(void)
 {
     TD_SHARED_BEGIN
-    uint64_t tag = td_dict_tag(td_stance_names);
+    uint64_t tag = td_dict_tag_from_now(td_stance_names);
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     td_stance = look();
