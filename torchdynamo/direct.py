@@ -16,6 +16,7 @@ import torch
 
 from torchdynamo import _native
 from torchdynamo.capture.types.module import GLOBAL_HOOKS, GLOBALS, HOOKS, way_to_forward
+from torchdynamo.core.call_sites import calls
 from torchdynamo.core.source import Guard, Roots, Source, instance_attr, local
 from torchdynamo.core.value import ABSENT
 from torchdynamo.graph.tracebacks import Above
@@ -56,7 +57,7 @@ def no_hooks(place: Source) -> Iterator[Guard]:
 
 def shown() -> Above:
     """Return the callback that adds nn.Module's skipped functions to tracebacks of `forward`."""
-    return Above(way_to_forward())
+    return Above(calls(way_to_forward()))
 
 
 def direct_call(module: torch.nn.Module) -> _native.GuardProgram:

@@ -18,7 +18,7 @@ from torchdynamo.backends import registry
 from torchdynamo.backends.failed_graph import failed_graph
 from torchdynamo.backends.host_pieces import between_host_nodes, whole_if_untraced
 from torchdynamo.backends.replaceable import Replaceable, reporting_failures
-from torchdynamo.backends.run import Careful, Handler, compile_graph, on_error
+from torchdynamo.backends.run import Careful, Handler, Leaving, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
 from torchdynamo.capture.torch.tensor_subclasses import is_left_to_torch, overrides
@@ -54,6 +54,7 @@ class CalledGraph(NamedTuple):
     made: Any = None  # what the backend has made of it
     boxes: tuple[int, ...] = ()  # positions of floats, which the graph gets in tensors
     rerun: Bailout | None = None  # runs the frame as written if the graph raises
+    leaving: Sequence[Leaving] = ()  # what an error calls on its way out
     only_here: str = ""  # why it cannot be called in the same way without a capture; "" if it can
 
 
@@ -162,10 +163,9 @@ def compile_captured(
         (subclasses or layered, "its tensors are of a subclass, or inside of a torch.func transform"),
         (effects.communicates, "it communicates with other ranks"),
         (reads_later, "a backward in it may run as the program wrote it"),
-        (leaving, "an error that it raises leaves `with` blocks"),
     )
     only_here = next((text for holds, text in reasons if holds), "")
-    return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, only_here)
+    return CalledGraph(graph, arguments, bound, gm, made, boxes, rerun, leaving, only_here)
 
 
 def callable_graph(
@@ -199,11 +199,11 @@ def starting(captured: Capture) -> CallSite:
     return CallSite(weakref.ref(captured.code), 0, captured.machine.roots.globals.get("__name__", ""), None)
 
 
-def blocks_left(captured: Capture) -> list[tuple[Any, tuple[Any, ...]]]:
+def blocks_left(captured: Capture) -> list[Leaving]:
     """Return the calls that an error makes on its way out of a continuation, to leave its `with` blocks."""
     if not resume.is_continuation(captured.code):
         return []
-    return list(captured.machine.effects.switched())
+    return [Leaving(*each) for each in captured.machine.effects.switched()]
 
 
 def without_torch_function(fn: Any) -> Any:

@@ -215,6 +215,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         operators={} if gm is None else custom_operators(gm),
         targets={} if gm is None else graphs.targets_of(compiled.graphs_of(called.made, gm)),
         first_run=entry.first_run,
+        leaving=called.leaving,
     )
     sections, known = frames.dump(frame)
     uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)

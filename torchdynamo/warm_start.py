@@ -301,7 +301,7 @@ def graph_of(
     written = frame.code if call.pure else None
     first: list[Any] = []
     start, known = CallSite(ref(frame.code), 0, str(frame.roots.globals.get("__name__", "")), None), frame.known
-    modes = Modes.now()
+    modes, leaving = Modes.now(), frame.leaving
 
     def handler(error: BaseException, args: Any) -> Any:
         if not first:
@@ -309,7 +309,7 @@ def graph_of(
             told = None if rerun is None else rerun.raised
             program = gm.program(known, start)  # the frame itself is not held: it has the call's tensors
             name, shown = compiler.backend_name, str(graph_id)
-            made = on_error(gm.module, name, mutates, shown, told, (), program, call.pure, modes=modes)
+            made = on_error(gm.module, name, mutates, shown, told, leaving, program, call.pure, modes=modes)
             first.append(made)
         return first[0](error, args)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from programs_changed import CHANGED, HASHES, REPLACED
+from programs_errors import ERRORS
 from programs_unchanged import INDUCTOR, UNCHANGED
 from two_processes import Outcome, twice
 
@@ -15,10 +16,10 @@ from two_processes import Outcome, twice
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
     """What became of the programs in two processes. What stays as it is comes first, and tells what it imports."""
     changed = {f"changed_{name}": program for name, program in CHANGED.items()}
-    return twice(tmp_path_factory.mktemp("programs"), {**UNCHANGED, **changed})
+    return twice(tmp_path_factory.mktemp("programs"), {**UNCHANGED, **ERRORS, **changed})
 
 
-@pytest.mark.parametrize("name", UNCHANGED)
+@pytest.mark.parametrize("name", [*UNCHANGED, *ERRORS])
 def test_a_second_process_finds_what_the_first_has_compiled(
     name: str, both: tuple[dict[str, Outcome], dict[str, Outcome]]
 ) -> None:

@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 DRIVER = """
-import importlib, json, sys
+import importlib, json, sys, traceback
 import torch, torchdynamo
 from torch.utils import _pytree as pytree
 from torchdynamo import events
@@ -64,7 +64,9 @@ def result(fn, module):
         given_back = fn(*given)
         return given_back, given, module.after(given_back) if hasattr(module, "after") else None
     except Exception as error:
-        return f"{type(error).__name__}: {error}", given
+        frames = [(each.name, each.lineno) for each in traceback.extract_tb(error.__traceback__)[1:]]
+        modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+        return f"{type(error).__name__}: {error}", given, frames, modes
 
 
 found = {}

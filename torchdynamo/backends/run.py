@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch.fx
 
@@ -107,6 +107,13 @@ def compile_graph(
 WROTE, COMMUNICATED = "changed its inputs", "communicated with other ranks"
 
 
+class Leaving(NamedTuple):
+    """A call that an error makes on its way out of a frame, to leave a `with` block."""
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
 class GraphFailure(Exception):
     """Reports that a compiled graph which must not simply run twice raised `original`.
 
@@ -195,7 +202,7 @@ def on_error(
     mutates: Collection[str],
     name: str = "",
     raised: Callable[[Exception], None] | None = None,
-    leaving: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]] = (),
+    leaving: Sequence[Leaving] = (),
     program: Program = NOWHERE,
     written: bool = False,
     advice: Advice = no_advice,
@@ -207,8 +214,8 @@ def on_error(
     Where the frame can run as it was `written`, or a callback `raised` is given, the handler returns None, and the
     frame runs and raises by itself.
 
-    mutates: names of the inputs that the graph writes to. leaving: (callable, arguments) to call as the error leaves
-    the frame, one for each `with` block that the frame is in. advice: what a warning ends with, given the inputs.
+    mutates: names of the inputs that the graph writes to. leaving: calls to make as the error leaves the frame, for
+    the `with` blocks that the frame is in. advice: what a warning ends with, given the inputs.
     modes: those that the graph begins in, the current ones by default.
     """
     eager: Run = gm.forward
@@ -245,8 +252,8 @@ def on_error(
                 raised(error)
             given_up.__traceback__ = None  # it would keep all that the graph has computed alive
             return None
-        for call, given in leaving:
-            call(*given)
+        for each in leaving:
+            each.call(*each.args)
         return program.shown(error, code)
 
     def failed_after(done: str, cause: Exception, ending: str) -> BackendError:

@@ -24,6 +24,7 @@ from torchdynamo.codegen import dynamism_across_breaks, resume, turns
 from torchdynamo.codegen.emit import BOUND, GRAPH, CodeEmitter
 from torchdynamo.codegen.operands import COUNTED, PEEKS, operands, push_callee
 from torchdynamo.codegen.outline import load
+from torchdynamo.core.call_sites import calls
 from torchdynamo.core.signals import Restart
 from torchdynamo.core.value import ABSENT, Known, Object, Value
 from torchdynamo.graph.tracebacks import Above
@@ -302,7 +303,8 @@ class Inner:
         self.values: dict[str, Value] = {**kept, **stack}
         leaving.write()
         given = (*self.values, *(self.within.given() if self.within else ()))
-        self.code = resume.rest_of_frame(code, emit.items, given, Above(callee.passed) if callee.passed else None)
+        way = Above(calls(callee.passed)) if callee.passed else None
+        self.code = resume.rest_of_frame(code, emit.items, given, way)
         self.free = resume.free_names(code)
 
     def given(self) -> list[str]:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -22,6 +22,7 @@ from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.codegen.unbound_cells import checked
 from torchdynamo.core.signals import Restart
+from torchdynamo.graph.tracebacks import Above
 
 _numbers = itertools.count(1)
 LOOP = "loop with a break"
@@ -199,7 +200,7 @@ class Rest(NamedTuple):
     code: ref[CodeType]  # weak, because it may be the code that owns the entry
     items: list[Item]
     names: tuple[str, ...]
-    way: Callable[[BaseException], object] | None
+    way: Above | None
 
 
 _rests: PerCode[Rest] = PerCode()
@@ -210,9 +211,7 @@ def rest_of(code: CodeType) -> Rest | None:
     return _rests.get(code)
 
 
-def rest_of_frame(
-    code: CodeType, items: list[Item], names: tuple[str, ...], way: Callable[[BaseException], object] | None
-) -> CodeType:
+def rest_of_frame(code: CodeType, items: list[Item], names: tuple[str, ...], way: Above | None) -> CodeType:
     """Return code, not captured, for the rest of a frame with these variables.
 
     way: called with an exception that leaves the frame, to complete its traceback.

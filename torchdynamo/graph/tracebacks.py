@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, MappingProxyType, TracebackType
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import torch.fx.graph_module
 
 from torchdynamo import _native
-from torchdynamo.core.call_sites import CallSite, Passed, calls, namespace
+from torchdynamo.core.call_sites import CallSite, namespace
 
 _OURS = str(Path(__file__).parent.parent) + "/"
 _FX = torch.fx.graph_module.__file__
@@ -24,8 +24,9 @@ _ASSIGNMENT = re.compile(r"(?:^|;)\s*([A-Za-z_]\w*) = ")
 class Above:
     """Callback for errors that leave a function: adds the Python functions that called it to the traceback."""
 
-    def __init__(self, passed: Sequence[Passed]) -> None:
-        self.site = calls(passed)
+    def __init__(self, site: CallSite | None) -> None:
+        """Make the callback. site: where the innermost of these functions calls it."""
+        self.site = site
 
     def __call__(self, error: BaseException) -> None:
         error.__traceback__ = called_at(self.site, error.__traceback__)

@@ -17,12 +17,13 @@ from weakref import ref
 
 from torchdynamo import _native
 from torchdynamo.backends.ensemble import operator_names
+from torchdynamo.backends.run import Leaving
 from torchdynamo.bytecode.instruction import Item
 from torchdynamo.cache.store.calls_again import AnotherResult, call_again, guards_of_results
 from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
 from torchdynamo.cache.store.operators import digest_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
-from torchdynamo.cache.store.sites import within
+from torchdynamo.cache.store.sites import SiteWriter, read_sites, within
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
@@ -32,6 +33,7 @@ from torchdynamo.codegen import outline, resume
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.source import Guard, Position, Roots, Source
 from torchdynamo.errors import RecordError
+from torchdynamo.graph.tracebacks import Above
 from torchdynamo.guards.constants import is_constant, same_constant
 from torchdynamo.guards.identity import Weak
 from torchdynamo.guards.kinds import KINDS
@@ -82,6 +84,7 @@ class StoredFrame(NamedTuple):
     operators: Mapping[str, str] = MappingProxyType({})  # custom ones, with their digests
     targets: Mapping[str, Any] = MappingProxyType({})  # functions that its graph calls, by their names there
     first_run: Any = None  # what compiles the function again once this call has set something up
+    leaving: Sequence[Leaving] = ()  # what an error of its graph calls on its way out
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
@@ -96,7 +99,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
     graph = frame.call.name
     left = frame.why.reason if frame.why is not None else resume.LOOP
     named = [users, *code_among(writer.held)]
-    items = plain_items(frame.items, EntryWriter(users, named, left, frame.first_run), graph)
+    items = plain_items(frame.items, EntryWriter(frame.code, named, left, frame.first_run), graph)
     code = [users, *code_among(writer.held)]
     content = (
         tuple(frame.call._replace(name=GRAPH if graph else "")),
@@ -108,6 +111,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         tuple(map(tuple, frame.cached_calls)),
         tuple(frame.operators.items()),
         tuple(frame.targets.items()),
+        tuple(map(tuple, frame.leaving)),
         tuple(code),
     )
     number = writer.pool.number(content)
@@ -134,12 +138,13 @@ def is_of_itself(guard: Guard) -> bool:
 class EntryWriter:
     """Names what belongs to an entry among the constants of its code."""
 
-    def __init__(self, users: CodeType, named: Sequence[CodeType], left: str, first_run: Any) -> None:
-        """Make the writer. users: the code of the frame as the user wrote it. named: this, and code that guards name.
+    def __init__(self, code: CodeType, named: Sequence[CodeType], left: str, first_run: Any) -> None:
+        """Make the writer. code: of the frame. named: that which the user wrote, first, and code that guards name.
         left: why continuations are not captured that go on in a loop. first_run: what the code calls at its end, if it
         sets something up.
         """
-        self.named, self.left, self.first_run = named, left, first_run
+        self.code, self.named, self.left, self.first_run = code, named, left, first_run
+        users = named[0]
         self.own = {id(const): at for at, const in enumerate(users.co_consts) if type(const) in (str, bytes, tuple)}
 
     def __call__(self, obj: Any) -> tuple[str, Any] | None:
@@ -160,10 +165,14 @@ class EntryWriter:
             return "part", (part[0], tuple(part[1]))
         rest = resume.rest_of(obj) if type(obj) is CodeType else None
         if rest is not None:
-            if rest.way is not None:
-                raise NotStorable("it leaves functions in the middle of a call that a model stands for")
-            return "rest", (rest.code(), rest.names, plain_items(rest.items, self))
+            return "rest", (rest.code(), rest.names, plain_items(rest.items, self), self.above(rest.way))
         return ("inner", self.inner[id(obj)]) if id(obj) in self.inner else None
+
+    def above(self, way: Above | None) -> tuple[Any, ...]:
+        """Return the rows of the functions that the traceback of an error gets, outermost first. Raises NotStorable."""
+        writer = SiteWriter([self.code, *self.named])
+        writer.row(None if way is None else way.site)
+        return tuple((tuple(where), *rest) for where, *rest in writer.rows)
 
     @functools.cached_property
     def inner(self) -> dict[int, tuple[CodeType, tuple[int, ...]]]:
@@ -176,9 +185,11 @@ class EntryWriter:
 class EntryReader:
     """Makes what belongs to an entry."""
 
-    def __init__(self, code: CodeType, rerun: Bailout | None, first_run: Any) -> None:
-        """Make the reader. rerun: what runs the frame as written. first_run: what it calls once it is set up."""
-        self.code = code
+    def __init__(self, code: CodeType, known: Sequence[ref[CodeType]], rerun: Bailout | None, first_run: Any) -> None:
+        """Make the reader. known: the frame's code, and what the entry names. rerun: what runs the frame as written.
+        first_run: what it calls once it is set up.
+        """
+        self.code, self.known = code, known
         self.users = resume.origin(code).code
         self.rerun = rerun
         self.first_run = first_run
@@ -220,8 +231,9 @@ class EntryReader:
         return self.rerun.after_rerun
 
     def rest(self, content: Any) -> CodeType:
-        code, names, rows = content
-        return resume.rest_of_frame(code, items_of(rows, self), names, None)
+        code, names, rows, above = content
+        way = Above(read_sites(above, self.known)[-1]) if above else None
+        return resume.rest_of_frame(code, items_of(rows, self), names, way)
 
 
 _MADE: dict[str, Callable[[EntryReader, Any], Any]] = {
@@ -273,12 +285,13 @@ class LoadedFrame:
         is enough that their results are there. Raises CallRaised if one raises.
         """
         content = self.reader.pool[self.number]
-        call, self.variables, self.items, why, answers, orders, cached, operators, targets, known = content
+        call, self.variables, self.items, why, answers, orders, cached, operators, targets, leaving, known = content
         if not all(is_order_of_hashes(*each) for each in orders):
             raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
         self.call = GraphFacts(*call)
         self.targets = dict(targets)
+        self.leaving = [Leaving(*each) for each in leaving]
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
@@ -320,7 +333,7 @@ class LoadedFrame:
 
     def written(self, graph: str, rerun: Bailout | None, first_run: Any) -> list[Item]:
         """Return the instructions of the code. graph: the name of the variable that holds the graph."""
-        items = items_of(self.items, EntryReader(self.code, rerun, first_run))
+        items = items_of(self.items, EntryReader(self.code, self.known, rerun, first_run))
         renamed(items, self.call.name, graph)
         self.variables = [graph if name == self.call.name and name else name for name in self.variables]
         return items
