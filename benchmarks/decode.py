@@ -3,6 +3,7 @@
     python benchmarks/decode.py                        # on the GPU if there is one; as wide as Qwen3-4B
     python benchmarks/decode.py --hidden 256 --device cpu
     python benchmarks/decode.py --backend inductor     # also the time per token of a loop with that backend
+    python benchmarks/decode.py --first inductor       # the first call with that backend alone, Inductor's caches empty
 
 Weights are random and there is no cache: a token goes in, the likeliest next one comes out and goes in. *Overhead* is a
 call whose graph computes nothing, over the call of an empty function: guards and the way to the graph. *Token* is the
@@ -18,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -147,6 +149,9 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
         torch.manual_seed(0)
         model = Decoder(options.hidden, options.layers, options.vocabulary).to(options.dtype).eval()
     token = torch.zeros(1, 1, dtype=torch.long, device=device)
+    if options.first:
+        with torch.no_grad():
+            return first_call(compile_(model, backend=options.first), token, settle)
     graphs: list[int] = []
 
     def nothing(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -180,6 +185,19 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     return figures
 
 
+def first_call(compiled: Callable[..., Any], token: torch.Tensor, settle: Callable[[], Any]) -> dict[str, float]:
+    """The first call of a process: by the clock, and in processor seconds of the process itself."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # Triton's is in it
+        settle()
+        start, before = time.perf_counter(), os.times()
+        compiled(token)
+        settle()
+        wall, after = time.perf_counter() - start, os.times()
+    own = after.user + after.system - before.user - before.system
+    return {"first call, s": wall, "own CPU, s": own}
+
+
 class Again(nn.Module):
     """The same model under another function, so that what was compiled for one backend is not asked for the next."""
 
@@ -200,6 +218,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", type=lambda name: getattr(torch, name), default=torch.bfloat16)
     parser.add_argument("--backend", action="append", default=[], help="also a loop with this backend; may be repeated")
+    parser.add_argument("--first", metavar="BACKEND", help="only what the first call with this backend takes")
     parser.add_argument("--front-end", choices=FRONT_ENDS, help="this one alone, as JSON")
     options = parser.parse_args()
     if options.front_end:

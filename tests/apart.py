@@ -9,6 +9,7 @@ import os
 import pickle
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,8 +31,14 @@ def command_in_a_fork(*arguments: object, cwd: Path | None = None, **variables: 
     """Run `python -m torchdynamo` with arguments in a copy of this process, which has imported it.
 
     For what a command does, not for how a process begins: that takes 3 s more, and variables that an import reads, as
-    those of logs, have no effect here.
+    those of logs, have no effect here. Where this process has used a GPU, whose driver does not work in a copy, the
+    command has a new process.
     """
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+        line = [sys.executable, "-m", "torchdynamo", *map(str, arguments)]
+        there = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+        done = subprocess.run(line, cwd=cwd, env=there, capture_output=True, text=True, timeout=300, check=False)
+        return Ended(done.returncode, done.stdout, done.stderr)
 
     def call() -> Ended:
         from torchdynamo.__main__ import main

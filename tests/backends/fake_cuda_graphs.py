@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs.escape import moved
 
 GARBAGE = 0xAB
 
@@ -21,7 +22,7 @@ class Region:
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.memory = tensors[0].untyped_storage().clone()
-        views = [in_memory(each, self.memory) for each in tensors]
+        views = [moved(each, self.memory) for each in tensors]
         self.owners, self.lease = _native.lend(_native.lender(views), None)
         self.spoil()
 
@@ -128,8 +129,3 @@ def groups_of(made: Sequence[Any], places: set[int]) -> list[list[int]]:
             if address not in places:
                 groups.setdefault(address or -1 - at, []).append(at)
     return [*groups.values()]
-
-
-def in_memory(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
-    made = torch.empty(0, dtype=tensor.dtype)
-    return made.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())

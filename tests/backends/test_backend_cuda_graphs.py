@@ -114,6 +114,16 @@ def results_share_memory(compile: Any) -> Any:
 
 
 @program(8)
+def results_are_conjugates(compile: Any) -> Any:
+    def conjugates(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.complex(x, x + 1).exp()
+        return y.conj(), y, y.conj().imag, torch.complex(x, x - 1).sin().conj()
+
+    run = compile(conjugates)
+    return [run(x) for x in batches()]
+
+
+@program(8)
 def a_result_is_written_to(compile: Any) -> Any:
     run = compile(lambda x: x.sin() + 1)
     kept = []

@@ -125,6 +125,8 @@ def unowned(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def moved(tensor: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
-    """Return a tensor with this one's dtype, sizes, strides and offset in another storage."""
+    """Return a tensor with this one's dtype, sizes, strides and offset in another storage, conjugate if it is."""
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return made.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+    made.set_(memory, tensor.storage_offset(), tensor.size(), tensor.stride())
+    made = made.conj() if tensor.is_conj() else made
+    return torch._neg_view(made) if tensor.is_neg() else made

@@ -52,7 +52,8 @@ def upcoming(iterator: Any) -> tuple[Any, ...]:
 
 def next_number(iterator: Any) -> int | None:
     """Return the next number of an `itertools.count` that counts by ones; None of another."""
-    shown = re.fullmatch(r"count\((-?\d+)\)", repr(iterator)) if gc.get_referents(iterator) == [1] else None
+    holds = [each for each in gc.get_referents(iterator) if not isinstance(each, type)]  # newer Pythons visit its class
+    shown = re.fullmatch(r"count\((-?\d+)\)", repr(iterator)) if holds == [1] else None
     return None if shown is None else int(shown[1])
 
 
