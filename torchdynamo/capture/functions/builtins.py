@@ -9,18 +9,19 @@ import io
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.lists import sorted_values
-from torchdynamo.capture.vm import dict_aliases, lookup
+from torchdynamo.capture.vm import dict_aliases, lookup, operators
 from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.capture.vm.namespaces import has_dict
+from torchdynamo.capture.vm.refused_operands import refused_operands
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plain_value, plainly
 from torchdynamo.capture.vm.signatures import by_place
 from torchdynamo.capture.vm.wrap import CONSTANTS, lift
@@ -182,11 +183,38 @@ def converter(cls: Callable[..., Any], method: str) -> None:
                 if answer.pytype is not RESULT_TYPES[method]:  # a warning, or an error
                     raise Break("unknown call", name=method)
                 return answer
+            if cls in INSTEAD:
+                return converted(vm, cls, args[0])
         if cls is bytes and len(args) == 1 and issubclass(args[0].pytype, Iterator):
             args = (Known(tuple(vm.concretely(plainly(vm, item)) for item in vm.iterate(args[0]))),)
         return vm.run_pure(cls, list(args), dict(kwargs))
 
     function(cls)(row)
+
+
+INSTEAD: dict[Any, tuple[str, ...]] = {
+    int: ("__index__", "__trunc__"),
+    float: ("__index__",),
+    complex: ("__float__", "__index__"),
+}
+
+
+def converted(vm: Machine, cls: Any, value: Value) -> Value:
+    """Return the number that an object gives whose class has no method for `cls`. Raises the program's TypeError."""
+    for name in INSTEAD[cls]:
+        slot = lookup.guarded_slot(vm, value.pytype, name)
+        if slot[0] == "missing":
+            continue
+        if name == "__trunc__" or slot[0] != "python" or type(slot[1][1]) is not types.FunctionType:  # with a warning
+            break
+        number = vm.special(value, name)
+        if number.pytype is not (float if name == "__float__" else int):
+            break
+        return vm.run_pure(cls, [number], {})
+    else:
+        if all(map(written_in_python, value.pytype.__mro__)):
+            raise refused_operands(vm, cls, value)
+    return vm.run_pure(cls, [value], {})
 
 
 for _converter, _method in (
@@ -246,15 +274,29 @@ def through_operator(fn: Any, method: str) -> None:
         args = by_place(fn, args, kwargs)
         if any(arg.__class__ is TensorNode for arg in args):
             return vm.emit("call_function", fn, list(args), {})
-        if args and may_override(args[0]):
-            return vm.special(args[0], method, *args[1:])
-        if any(arg.__class__ is Symbol for arg in args):
-            return symbols.FUNCTIONS[fn](vm, *args)
-        return vm.run_pure(fn, list(args), {})
+        if len(args) == 2 and fn in REFLECTED and any(map(may_override, args)):
+            answer = operators.by_sides(vm, (method, REFLECTED[fn]), *args)
+        elif args and may_override(args[0]):
+            answer = operators.special(vm, args[0], method, *args[1:])
+            if len(args) == 3 and (answer is None or operators.is_not_implemented(answer)):  # others may be asked
+                raise Break("unknown call", name=method)
+        else:
+            return plainly_computed(vm, fn, args)
+        if answer is None:
+            raise refused_operands(vm, fn, *args)
+        return answer
 
     function(fn)(row)
 
 
+def plainly_computed(vm: Machine, fn: Any, args: Sequence[Value]) -> Value:
+    """Return what a function of numbers gives of constants and symbols."""
+    if any(arg.__class__ is Symbol for arg in args):
+        return symbols.FUNCTIONS[fn](vm, *args)
+    return vm.run_pure(fn, list(args), {})
+
+
+REFLECTED: dict[Any, str] = {divmod: "__rdivmod__", pow: "__rpow__"}
 for _fn, _method in ((abs, "__abs__"), (divmod, "__divmod__"), (pow, "__pow__"), (round, "__round__")):
     through_operator(_fn, _method)
 

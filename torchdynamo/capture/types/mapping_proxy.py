@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from torchdynamo.capture.types.texts import text_of
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import guarded_own
@@ -109,6 +110,16 @@ for _name in (
     *("__eq__", "__ne__", "__or__", "__reversed__"),
 ):
     models(PROXY, _name)(passed_on(_name))
+
+
+@models(PROXY, "__repr__")
+def written(vm: Machine, self: Object) -> Value:
+    return Known(f"mappingproxy({text_of(vm, mapping_of(vm, self))})")
+
+
+@models(PROXY, "__str__")
+def shown(vm: Machine, self: Object) -> Value:
+    return vm.call(Known(str), [mapping_of(vm, self)], {})
 
 
 @rebuilds(PROXY)

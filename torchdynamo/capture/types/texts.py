@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 import string
+import types
 from collections.abc import Callable
 from typing import Any
 
 from torchdynamo.capture.torch.symbols import is_unknown
 from torchdynamo.capture.types.dict_views import VIEWS
+from torchdynamo.capture.types.exceptions import args_of
+from torchdynamo.capture.types.sequence import limit
+from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.lookup import tells_its_own_text
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, is_open, models
@@ -39,20 +44,78 @@ def view_text(vm: Machine, self: Object) -> str:
     return f"{self.pytype.__name__}({list_text(vm, self)})"
 
 
-def written_as(base: Any, inside_itself: str, text: Callable[[Machine, Object], str]) -> None:
-    """Register `base.__repr__`. inside_itself: what stands for a container within its own text."""
+def ordered_text(vm: Machine, self: Object) -> str:
+    """Return the text of an OrderedDict: of a list of pairs, or of a dict, as Python's version writes it."""
+    if is_empty(vm, self, dict):
+        return f"{self.pytype.__name__}()"
+    if IN_PAIRS:
+        return f"{self.pytype.__name__}({list_text(vm, vm.as_object(vm.call_method(self, 'items')))})"
+    return f"{self.pytype.__name__}({dict_text(vm, self)})"
 
-    def row(vm: Machine, self: Object) -> Value:
+
+IN_PAIRS = "[" in repr(collections.OrderedDict({0: 0}))
+
+
+def deque_text(vm: Machine, self: Object) -> str:
+    most = limit(vm, self)
+    return f"{self.pytype.__name__}({list_text(vm, self)}{'' if most is None else f', maxlen={most}'})"
+
+
+def set_text(vm: Machine, self: Object) -> str:
+    if is_empty(vm, self, set if issubclass(self.pytype, set) else frozenset):
+        return f"{self.pytype.__name__}()"
+    within = f"{{{list_text(vm, self)[1:-1]}}}"
+    return within if self.pytype is set else f"{self.pytype.__name__}({within})"
+
+
+def is_empty(vm: Machine, self: Object, base: Any) -> bool:
+    """Return whether a container has no items, whatever length its class gives."""
+    return not vm.known(vm.call(Known(base.__len__), [self], {}), "length")
+
+
+def name_of(value: Object) -> str:
+    return "namespace" if value.pytype is types.SimpleNamespace else value.pytype.__name__
+
+
+def namespace_text(vm: Machine, self: Object) -> str:
+    pairs = [(vm.known(key, "name"), value) for key, value in vm.dict_items(vm.getattr(self, "__dict__"))]
+    return f"{name_of(self)}({', '.join([f'{key}={text_of(vm, value)}' for key, value in pairs if key])})"
+
+
+def default_text(vm: Machine, self: Object) -> str:
+    factory = c_fields.read(vm, self, collections.defaultdict, "default_factory")
+    made_by = once(vm, factory, "...", text_of) if factory.__class__ is Object else text_of(vm, factory)
+    return f"{self.pytype.__name__}({made_by}, {once(vm, self, '{...}', dict_text)})"
+
+
+def slice_text(vm: Machine, self: Object) -> str:
+    return f"slice({', '.join([text_of(vm, vm.getattr(self, name)) for name in ('start', 'stop', 'step')])})"
+
+
+def exception_text(vm: Machine, self: Object) -> str:
+    texts = [text_of(vm, each) for each in args_of(vm, self)]
+    return f"{self.pytype.__name__}({', '.join(texts)})"
+
+
+def once(vm: Machine, value: Object, inside_itself: str, text: Callable[[Machine, Object], str]) -> str:
+    """Return the text of a container; within its own text, what stands for it there (`%s`: the name of its class)."""
+    if value.ref in vm.written_out:
+        return inside_itself.replace("%s", name_of(value))
+    vm.written_out.add(value.ref)
+    try:
+        return text(vm, value)
+    finally:
+        vm.written_out.remove(value.ref)
+
+
+def written_as(base: Any, inside_itself: str | None, text: Callable[[Machine, Object], str]) -> None:
+    """Register `base.__repr__`. inside_itself: what stands for a container within its own text, if anything does."""
+
+    def row(vm: Machine, self: Value) -> Value:
         in_c = next(each for each in self.pytype.__mro__ if "__repr__" in each.__dict__ and not is_open(each))
-        if in_c is not base:  # a class of C's that writes itself otherwise
+        if in_c is not base or self.__class__ is not Object:  # a class of C's that writes itself otherwise
             return vm.run_pure(in_c.__repr__, [self], {})
-        if self.ref in vm.written_out:
-            return Known(inside_itself)
-        vm.written_out.add(self.ref)
-        try:
-            return Known(text(vm, self))
-        finally:
-            vm.written_out.remove(self.ref)
+        return Known(text(vm, self) if inside_itself is None else once(vm, self, inside_itself, text))
 
     models(base, "__repr__")(row)
 
@@ -60,6 +123,14 @@ def written_as(base: Any, inside_itself: str, text: Callable[[Machine, Object], 
 written_as(list, "[...]", list_text)
 written_as(tuple, "(...)", tuple_text)
 written_as(dict, "{...}", dict_text)
+written_as(collections.OrderedDict, "...", ordered_text)
+written_as(collections.defaultdict, None, default_text)
+written_as(collections.deque, "[...]", deque_text)
+written_as(set, "%s(...)", set_text)
+written_as(frozenset, "%s(...)", set_text)
+written_as(types.SimpleNamespace, "%s(...)", namespace_text)
+written_as(slice, None, slice_text)
+written_as(BaseException, None, exception_text)
 for _view in VIEWS.values():
     written_as(_view, "...", view_text)
 

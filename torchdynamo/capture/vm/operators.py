@@ -22,7 +22,8 @@ from torchdynamo.capture.vm.lookup import (
     has_python_operators,
     is_plain_constant,
 )
-from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by
+from torchdynamo.capture.vm.refused_operands import refused_operands
+from torchdynamo.capture.vm.scalar_subclasses import indexed, plain_seen_by
 from torchdynamo.capture.vm.wrap import (
     CONSTANTS,
     cannot_look,
@@ -85,7 +86,8 @@ UNARY: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 IN_GRAPH = (TensorNode, Symbol)
 # The methods with which a type may leave an operator to the other side; `%` writes any object into a string.
-YIELDING = frozenset(name for _, *names in BINARY.values() for name in names) - {"__mod__"}
+DIVIDING = ("__divmod__", "__rdivmod__")
+YIELDING = frozenset((*(name for _, *names in BINARY.values() for name in names), *DIVIDING)) - {"__mod__"}
 
 
 def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
@@ -195,9 +197,31 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         if result is not None and not is_not_implemented(result):
             return result
         op = op[:-1]
-    _, method, reflected = BINARY[op]
-    first = [(a, method, b), (b, reflected, a)]
     comparing = op in COMPARISONS
+    result = by_sides(vm, BINARY[op][1:], a, b, comparing, declined)
+    if result is not None:
+        return result
+    if op in ("==", "!="):
+        same = identical(vm, a, b)
+        return boolean(same if op == "==" else not same)
+    if op == "*":
+        for items, count in ((a, b), (b, a)):
+            times = indexed(vm, count) if items.pytype in REPEATED else count
+            if times is not count:
+                return binary(vm, op, items, times)
+    raise refused_operands(vm, fn, a, b)
+
+
+def by_sides(
+    vm: Machine, names: tuple[str, str], a: Value, b: Value, comparing: bool = False, declined: bool = False
+) -> Value | None:
+    """Ask two operands in the order in which Python does; return None if neither answers.
+
+    names: the methods of the left operand and of the right one. declined: whether torch leaves the operands to their
+    classes.
+    """
+    method, reflected = names
+    first = [(a, method, b), (b, reflected, a)]
     if b.pytype is a.pytype:
         first = first if comparing else first[:1]
     elif a.pytype in b.pytype.__mro__ and (comparing or overrides_method(vm, b.pytype, a.pytype, reflected)):
@@ -207,33 +231,10 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
         result = None if silent else special(vm, left, name, right)
         if result is not None and not is_not_implemented(result):
             return result
-    if op in ("==", "!="):
-        same = identical(vm, a, b)
-        return boolean(same if op == "==" else not same)
-    names = a.pytype.__name__, b.pytype.__name__
-    if comparing:
-        raise vm.error(TypeError, f"{op!r} not supported between instances of {names[0]!r} and {names[1]!r}")
-    refused = sequence_refusal(op, a.pytype, b.pytype)
-    if refused is not None:
-        raise vm.error(TypeError, refused)
-    shown = "** or pow()" if op == "**" else f"{op}=" if inplace else op
-    raise vm.error(TypeError, f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}")
-
-
-SEQUENCES = (list, tuple, str, collections.deque)
-
-
-def sequence_refusal(op: str, left: type, right: type) -> str | None:
-    """Return the words in which a sequence refuses to be added or multiplied; None if neither operand is one."""
-    kinds = [next((base for base in SEQUENCES if issubclass(side, base)), None) for side in (left, right)]
-    if op == "+" and kinds[0] is not None:
-        name = kinds[0].__name__
-        return f'can only concatenate {name} (not "{right.__name__}") to {name}'
-    if op == "*" and (kinds[0] or kinds[1]):
-        return f"can't multiply sequence by non-int of type {(right if kinds[0] else left).__name__!r}"
     return None
 
 
+REPEATED = (str, bytes)  # whose repetition takes an object with `__index__`
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 

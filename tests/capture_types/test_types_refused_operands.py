@@ -1,0 +1,91 @@
+"""Operands of operators, numbers and conversions: who is asked, and what Python says where nobody answers."""
+
+from __future__ import annotations
+
+import collections
+import operator
+from typing import Any
+
+import pytest
+import torch
+from following import check
+
+X = torch.ones(3)
+
+
+class Plain:
+    pass
+
+
+class Declining:
+    def __divmod__(self, other):
+        return NotImplemented
+
+    def __pow__(self, other, modulus=None):
+        return NotImplemented if modulus is None else ("power", modulus)
+
+
+class Answering(Declining):
+    def __rdivmod__(self, other):
+        return "divided", type(other).__name__
+
+    def __rpow__(self, other, modulus=None):
+        return "raised", type(other).__name__
+
+
+class Index:
+    def __index__(self):
+        return 3
+
+
+class Halves:
+    def __float__(self):
+        return 0.5
+
+    def __index__(self):
+        return 7
+
+
+def asked_in_turn(x):
+    left, right = Declining(), Answering()
+    seen = [divmod(left, right), divmod(7, right), divmod(right, 7) if 0 else divmod(7.5, right)]
+    seen.extend([pow(left, right), pow(2, right), pow(left, 2, 5), 2**right])
+    return x + 1, seen
+
+
+def repeated(x):
+    return x, "ab" * Index(), Index() * b"c", [1] * Index(), "d" * (Index().__index__() - 1)
+
+
+def converted(x):
+    return x, int(Index()), float(Index()), complex(Index()), int(Halves()), float(Halves()), complex(Halves())
+
+
+@pytest.mark.parametrize("fn", [asked_in_turn, repeated, converted])
+def test_operands_are_asked_in_turn(fn: Any) -> None:
+    check(fn, (X,))
+
+
+REFUSED = [
+    *(lambda one, fn=fn: fn(one) for fn in (abs, round, int, float, complex, operator.neg, operator.invert)),
+    *(lambda one, fn=fn: fn(one, 3) for fn in (divmod, pow, round, operator.add, operator.lt, operator.iadd)),
+    *(lambda one, fn=fn: fn(3, one) for fn in (divmod, pow, operator.ipow, operator.ge)),
+    lambda one: "a" + one,
+    lambda one: [1] * one,
+    lambda one: one * "a",
+    lambda one: collections.deque() - one,
+    lambda one: divmod(Declining(), one),
+    lambda one: pow(Declining(), Declining()),
+]
+
+
+@pytest.mark.parametrize("at", range(len(REFUSED)))
+def test_errors_are_those_of_python(at: int) -> None:
+    def refusing(x):
+        try:
+            REFUSED[at](Plain())
+        except TypeError as error:
+            return x, str(error)
+        return x + 1, ""
+
+    check(refusing, (X,))

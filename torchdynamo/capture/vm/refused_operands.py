@@ -1,0 +1,45 @@
+"""What Python says of operands that no class takes."""
+
+from __future__ import annotations
+
+import collections
+import operator
+from typing import TYPE_CHECKING, Any
+
+from torchdynamo._native import type_name
+from torchdynamo.core.naming import called
+from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.value import Value
+
+if TYPE_CHECKING:
+    from torchdynamo.capture.vm.machine import Machine
+
+SEQUENCES = (list, tuple, str, collections.deque)
+ADDING, REPEATING = (operator.add, operator.iadd), (operator.mul, operator.imul)
+
+
+def refused_operands(vm: Machine, fn: Any, *operands: Value) -> Raised:
+    """Return the TypeError of operands whose classes have no method for `fn`.
+
+    CPython is asked, of objects that stand for them: their classes have the same names, and nothing else.
+    """
+    refused = refused_sequence(fn, *(each.pytype for each in operands))
+    if refused is not None:
+        return vm.error(TypeError, refused)
+    standing = [type(type_name(each.pytype), (), {})() for each in operands]
+    try:
+        fn(*standing)
+    except TypeError as error:
+        return vm.refused(error)
+    raise Break("unknown call", name=called(fn))
+
+
+def refused_sequence(fn: Any, *sides: type) -> str | None:
+    """Return the words in which a sequence refuses to be added or multiplied; None if neither operand is one."""
+    kinds = [next((base for base in SEQUENCES if issubclass(side, base)), None) for side in sides]
+    if fn in ADDING and kinds[0] is not None:
+        name = kinds[0].__name__
+        return f'can only concatenate {name} (not "{sides[1].__name__}") to {name}'
+    if fn in REPEATING and any(kinds):
+        return f"can't multiply sequence by non-int of type {sides[bool(kinds[0])].__name__!r}"
+    return None
