@@ -18,7 +18,9 @@ DISABLED = torch.nn.Parameter.__torch_function__
 # What a subclass may say for itself. Other special methods of Tensor's would be taken for Tensor's own.
 OWN_METHODS = frozenset(
     "__torch_function__ __torch_dispatch__ __new__ __init__ __module__ __doc__ __dict__ __weakref__ __qualname__ "
-    "__annotations__ __repr__ __str__ __format__ __reduce_ex__ __deepcopy__ __setstate__ __init_subclass__".split()
+    "__annotations__ __repr__ __str__ __format__ __reduce_ex__ __deepcopy__ __setstate__ __init_subclass__ "
+    # what Python writes into each class, in some versions
+    "__firstlineno__ __static_attributes__ __annotate_func__ __annotations_cache__ __type_params__".split()
 )
 
 

@@ -161,6 +161,19 @@ static inline int td_lines_are_monitored(const uint8_t *tools)
 }
 #endif
 
+#if PY_VERSION_HEX >= 0x030E0000
+/* Tools that were let go of since this code last ran: what they asked for there is cleared when it runs again. */
+static inline int td_tools_gone(const PyInterpreterState *interp, const _PyCoMonitoringData *here)
+{
+    int gone = 0;
+    for (int tool = 0; tool < PY_MONITORING_TOOL_IDS; tool++)
+        gone |= (here->tool_versions[tool] != interp->monitoring_tool_versions[tool]) << tool;
+    return gone;
+}
+#elif PY_VERSION_HEX >= 0x030C0000
+#define td_tools_gone(interp, here) 0
+#endif
+
 /* Does somebody want to see each line of this code run? A debugger and coverage do; a profiler, which looks at calls
  * alone, does not. A debugger or coverage tool of sys.monitoring asks for lines once it has seen code start. */
 static inline int td_lines_are_watched(const PyThreadState *tstate, const PyCodeObject *code)
@@ -172,8 +185,9 @@ static inline int td_lines_are_watched(const PyThreadState *tstate, const PyCode
     if (td_lines_are_monitored(tools) || tools[PY_MONITORING_EVENT_PY_START] & TD_LINE_TOOLS)
         return 1;
     const _PyCoMonitoringData *here = code->_co_monitoring;
-    return here != NULL && (td_lines_are_monitored(here->local_monitors.tools)
-                            || here->local_monitors.tools[PY_MONITORING_EVENT_PY_START] & TD_LINE_TOOLS);
+    return here != NULL && ((td_lines_are_monitored(here->local_monitors.tools)
+                             | (here->local_monitors.tools[PY_MONITORING_EVENT_PY_START] & TD_LINE_TOOLS))
+                            & ~td_tools_gone(tstate->interp, here));
 #else
     return 0;
 #endif
