@@ -1,4 +1,4 @@
-"""Operands of operators, numbers and conversions: who is asked, and what Python says where nobody answers."""
+"""Operands of operators, conversions, unpacking and spreading: who is asked, and what Python says if nobody answers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,28 @@ REFUSED = [
     lambda one: collections.deque() - one,
     lambda one: divmod(Declining(), one),
     lambda one: pow(Declining(), Declining()),
+    lambda one: 1 in one,
+    lambda one: named(*one),
+    lambda one: named(1, *one),
+    lambda one: named(**one),
+    lambda one: {**one},
+    lambda one: {**[(1, 2)]},
+    lambda one: unpacked(one),
+    lambda one: [[] for first, *rest in [one]],
+    lambda one: collections.deque([1], "a"),
+    lambda one: max([1], [2], default=one),
+    lambda one: sum(["a"], ""),
+    lambda one: sum([], bytearray()),
 ]
+
+
+def named(*args, **kwargs):
+    return args, kwargs
+
+
+def unpacked(given):
+    first, second = given
+    return first, second
 
 
 @pytest.mark.parametrize("at", range(len(REFUSED)))

@@ -92,16 +92,20 @@ def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FA
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------
-def fold(vm: Machine, op: str, items: Value, total: Value) -> Value:
+def fold(vm: Machine, op: str, steps: Iterator[Value], total: Value) -> Value:
     """Return `total op item op item ...`, of all items in order."""
-    for item in vm.iterate(items):
+    for item in steps:
         total = vm.binary(op, total, item)
     return total
 
 
 @function(sum)
 def sum_(vm: Machine, items: Value, start: Value = ZERO) -> Value:
-    return fold(vm, "+", items, start)
+    steps = vm.iterate(items)
+    for text in (str, bytes, bytearray):
+        if issubclass(start.pytype, text):
+            vm.run_pure(sum, [Known(()), Known(text())], {})  # which raises
+    return fold(vm, "+", steps, start)
 
 
 @function(any)
@@ -120,6 +124,8 @@ def all_(vm: Machine, items: Value) -> Value:
 
 def extreme(fn: Any, op: str) -> None:
     def row(vm: Machine, *items: Value, key: Value = NONE, default: Value | None = None) -> Value:
+        if len(items) > 1 and default is not None:
+            return vm.run_pure(fn, [ONE, ONE], {"default": NONE})  # which raises
         values = list(vm.iterate(items[0])) if len(items) == 1 else list(items)
         if not values:
             if default is not None:

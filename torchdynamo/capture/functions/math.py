@@ -67,4 +67,4 @@ for _name, _fn in vars(math).items():
 
 @function(math.prod)
 def product(vm: Machine, items: Value, *, start: Value = ONE) -> Value:
-    return fold(vm, "*", items, start)
+    return fold(vm, "*", vm.iterate(items), start)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchdynamo._native import type_name
 from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.ops.containers import called
+from torchdynamo.capture.vm.iteration import is_iterable
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import ABSENT, Value
 
@@ -38,7 +41,11 @@ def call_split(vm: Machine, fn: Value, args: list[Value], names: tuple[str, ...]
 @op("CALL_EX", "*stack -- result", pops=lambda has_kwargs: (3 if versions.GLOBAL_HAS_FLAG else 2) + bool(has_kwargs))
 def call_ex(vm: Machine, frame: Frame, inst: Instruction, *stack: Any) -> Value:
     parts = [value for value in stack if value is not ABSENT]
-    fn, args = parts[0], list(vm.iterate(parts[1]))
+    fn, given = parts[:2]
+    if not is_iterable(vm, given):
+        text = f"argument after * must be an iterable, not {type_name(given.pytype)}"
+        raise vm.error(TypeError, f"{called(vm, fn)} {text}")
+    args = list(vm.iterate(given))
     kwargs: dict[str, Value] = {}
     if inst.arg:
         for key, value in vm.dict_items(parts[2]):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchdynamo._native import type_name
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.iteration import UNPACKED, require_iterable
+from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import ABSENT, NONE, Known, Value
 
@@ -36,16 +40,28 @@ def extend(vm: Machine, frame: Frame, inst: Instruction, items: Value) -> None:
     kind, depth = inst.arg
     box = frame.stack[-depth]
     if kind == "list":
+        require_iterable(vm, items, "Value after * must be an iterable, not {}")
         vm.call_method(box, "extend", items)
     elif kind == "dict_merge":
         below = [value for value in frame.stack[-depth - 3 : -depth - 1] if value is not ABSENT]
         merge_keywords(vm, below[-1], box, items)
     else:
+        if kind == "dict_update" and not is_mapping(vm, items):
+            raise vm.error(TypeError, f"{type_name(items.pytype)!r} object is not a mapping")
         vm.call_method(box, "update", items)
+
+
+def is_mapping(vm: Machine, value: Value) -> bool:
+    """Return whether `**value` finds keys. Attributes of the object itself are asked for last: that may run code."""
+    known = issubclass(value.pytype, dict) or guarded_lookup(vm, value.pytype, "keys") is not MISSING
+    return known or vm.has_attribute(value, "keys") is not None
 
 
 def merge_keywords(vm: Machine, fn: Value, box: Value, items: Value) -> None:
     """Merge a mapping into the keywords of `fn(**items)`, where each key may come only once."""
+    if not is_mapping(vm, items):
+        text = f"argument after ** must be a mapping, not {type_name(items.pytype)}"
+        raise vm.error(TypeError, f"{called(vm, fn)} {text}")
     for key, value in vm.dict_items(items):
         if vm.contains(box, key):
             text = f"got multiple values for keyword argument {vm.known(key, 'keyword')!r}"
@@ -75,6 +91,7 @@ def unpack(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Any:
 @op("UNPACK_EX", "box -- *items")
 def unpack_ex(vm: Machine, frame: Frame, inst: Instruction, box: Value) -> Any:
     before, after = inst.arg
+    require_iterable(vm, box, UNPACKED)
     items = list(vm.iterate(box))
     if len(items) < before + after:
         wanted = before + after

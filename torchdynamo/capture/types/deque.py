@@ -56,11 +56,15 @@ MUTATED = "deque mutated during iteration"
 
 @models(DEQUE, "__init__")
 def init(vm: Machine, self: Object, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
+    try:
+        most = DEQUE((), vm.known(maxlen, "maxlen")).maxlen
+    except (TypeError, ValueError, OverflowError) as error:
+        raise vm.refused(error) from None
     if items_of(vm, self):
         clear(vm, self)
     if not vm.entity(self).fresh:
         raise Break("side effect not replayable", what="deque.__init__()")
-    vm.entity(self).payload = vm.known(maxlen, "maxlen")
+    vm.entity(self).payload = most
     if iterable is not None:
         extend(vm, self, iterable)
     return NONE

@@ -102,6 +102,18 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     raise vm.error(TypeError, f"{type_name(cls)!r} object is not iterable")
 
 
+def require_iterable(vm: Machine, value: Value, refusal: str) -> None:
+    """Raise the program's TypeError, in these words, for a value whose class has no iterators."""
+    if not is_iterable(vm, value):
+        raise vm.error(TypeError, refusal.format(type_name(value.pytype)))
+
+
+def is_iterable(vm: Machine, value: Value) -> bool:
+    """Return whether a value may be iterated over; one that has not been looked at may be."""
+    asked = ("__iter__", "__getitem__") if value.__class__ in (Known, Object) else ()
+    return not asked or any(lookup.guarded_lookup(vm, value.pytype, name) is not MISSING for name in asked)
+
+
 def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
     """Yield the remaining items of an iterator. Raises the program's TypeError if `__iter__` returned none."""
     if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
@@ -272,9 +284,13 @@ def advance(vm: Machine, value: Value) -> Value | None:
     raise Break("unknown iterator", type=value.pytype.__name__)
 
 
+UNPACKED = "cannot unpack non-iterable {} object"
+
+
 def unpack(vm: Machine, value: Value, count: int) -> list[Any]:
     """Return the items of `a, b, c = value`."""
     items: list[Value] = []
+    require_iterable(vm, value, UNPACKED)
     steps = iterate(vm, value)
     for item in steps:
         items.append(item)

@@ -14,6 +14,7 @@ from torchdynamo._native import type_name
 from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, symbols, tensor_methods
 from torchdynamo.capture.vm import enums, model, process_settings
 from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.iteration import is_iterable
 from torchdynamo.capture.vm.lookup import (
     LIBRARIES,
     guard_metaclass,
@@ -382,6 +383,8 @@ def contains(vm: Machine, box: Value, item: Value) -> bool:
     answer = special(vm, box, "__contains__", item)
     if answer is not None:
         return truth(vm, answer)
+    if not is_iterable(vm, box):
+        raise refused_operands(vm, operator.contains, box, item)
     return any(same_or_equal(vm, other, item) for other in vm.iterate(box))
 
 
