@@ -34,6 +34,11 @@ ROWS = [
     *((name, {"foreach": way, **kwargs}) for name, rows in OPTIONS.items() for way in (False, True) for kwargs in rows),
     *((name, {"fused": True, **kwargs}) for name, kwargs in FUSED),
 ]
+# Maximizing is a sign of gradients: each run of the tests shows it where an optimizer takes all tensors together.
+SAME = [
+    pytest.param(*row, marks=pytest.mark.long) if row[1].get("maximize") and row[1].get("foreach") is False else row
+    for row in ROWS
+]
 
 
 def backend_of(kwargs: dict[str, Any]) -> str:
@@ -70,7 +75,7 @@ def updates(events: list[CompileEvent]) -> list[CompileEvent]:
     return [event for event in events if event.function in ("step", "update") and event.ops]
 
 
-@pytest.mark.parametrize(("name", "kwargs"), ROWS, ids=lambda row: str(row).replace(" ", ""))
+@pytest.mark.parametrize(("name", "kwargs"), SAME, ids=lambda row: str(row).replace(" ", ""))
 def test_same_to_the_bit(name: str, kwargs: dict[str, Any]) -> None:
     expected = train(name, as_it_is, **kwargs)
     with collecting() as events, warnings.catch_warnings():
