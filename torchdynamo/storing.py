@@ -216,6 +216,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         targets={} if gm is None else graphs.targets_of(compiled.graphs_of(called.made, gm)),
         first_run=entry.first_run,
         leaving=called.leaving,
+        constant_calls=vm.constant_calls,
     )
     sections, known = frames.dump(frame)
     uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)

@@ -45,6 +45,28 @@ CHANGED: dict[str, Program] = {
         "ignore",
         "raise",
     ),
+    # -- what is called again, or compared by its parts
+    "declared_constant": changed(
+        "import torchdynamo\nVALUES = [@@]\n@torchdynamo.assume_constant_result\ndef g(): return VALUES[0]\n"
+        "def f(x): return x * g()\n",
+        "2",
+        "3",
+    ),
+    "alias_of_a_type": changed(
+        "A = list[@@]\nB = list[int]\ndef f(x): return x + (A == B), A is B, A.__args__[0] is int\n", "int", "str"
+    ),
+    "own_kind_of_property": changed(
+        "class Own(property): pass\nclass Box:\n    size = Own(lambda self: @@)\nbox = Box()\n"
+        "def f(x): return x * box.size\n",
+        "2",
+        "3",
+    ),
+    "function_of_a_static_method": changed(
+        "class Box:\n    @staticmethod\n    def one(x): return x * 2\n    @staticmethod\n    def two(x): return x * 3\n"
+        "g = Box.@@\ndef f(x): return g(x)\n",
+        "one",
+        "two",
+    ),
     # -- enums
     "int_enum_arithmetic": changed(INT_ENUM + "def f(x): return x * Act.SCALE\n", "SCALE = 2", "SCALE = 3"),
     "int_enum_compared": changed(

@@ -270,6 +270,41 @@ UNCHANGED: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
+    "new_parameter": Program(
+        """
+        def f(x): return torch.nn.Parameter(x * 2) + 1
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "aliases_of_types": Program(
+        """
+        LISTS, EITHER = list[int], int | None
+        def f(x, kind): return x + (kind is LISTS) + (kind is EITHER)
+        def args(): return torch.ones(3), EITHER
+        """
+    ),
+    "own_kind_of_property": Program(
+        """
+        class Asked(property):
+            def __init__(self, fn, by):
+                super().__init__(fn)
+                self.by = by
+        class Box:
+            size = Asked(lambda self: 3, 2)
+        box = Box()
+        def f(x): return x * box.size * Box.size.by
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "declared_constant": Program(
+        """
+        import os, torchdynamo
+        def asked(name, default): return name in os.environ or default
+        torchdynamo.assume_constant_result(asked)
+        def f(x): return x * (2 if asked("NO_SUCH_VARIABLE", default=False) else 3)
+        def args(): return (torch.ones(3),)
+        """
+    ),
     "inference_mode": Program(
         """
         layer = torch.nn.Linear(3, 3)

@@ -1,6 +1,6 @@
-"""Make calls of functions with `functools.lru_cache` again that a stored capture has made.
+"""Make calls again that a stored capture has made: of functions with `functools.lru_cache`, or with constant results.
 
-Their effects are the program's, their results are kept for other callers, and may be others in this process.
+Their effects are the program's. Results of the former are kept for other callers; both may be others in this process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from torchdynamo.capture.vm.cached_calls import (
     key_of,
     may_drop,
 )
+from torchdynamo.capture.vm.constant_calls import ConstantCall, is_declared
 from torchdynamo.core import call_sites
 from torchdynamo.core.call_sites import Call
 from torchdynamo.core.source import Guard, Source
 from torchdynamo.guards.constants import same_constant
 from torchdynamo.hook import interrupts
+from torchdynamo.hook.compile_lock import lent
 
 
 class AnotherResult(Exception):
@@ -54,6 +56,23 @@ def call_again(calls: Sequence[CachedCall], load: Callable[[Source], Any], check
             if interrupts.came():
                 raise
             raise CallRaised(f"{call.function} raised {type(error).__name__}") from None
+        if not same_constant(found, call.result):
+            raise AnotherResult(f"{call.function} returned something else")
+
+
+def compare_constants(calls: Sequence[ConstantCall], load: Callable[[Source], Any]) -> None:
+    """Call functions whose results are declared to be constant, as a capture here would. Raises AnotherResult."""
+    for call in calls:
+        function = load(call.function)
+        if not is_declared(function):
+            raise AnotherResult(f"{call.function} is not declared to be constant")
+        try:
+            with lent():
+                found = function(*call.args, **dict(call.named))
+        except Exception as error:
+            if interrupts.came():
+                raise
+            raise AnotherResult(f"{call.function} raised {type(error).__name__}") from None
         if not same_constant(found, call.result):
             raise AnotherResult(f"{call.function} returned something else")
 

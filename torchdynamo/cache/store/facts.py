@@ -68,6 +68,9 @@ def describe(obj: Any) -> Description:
         return Description("member", (obj.__dict__["_name_"],), (cls, obj.__dict__["_value_"]))
     if issubclass(cls, tuple) and _layout_of(cls) is tuple:
         return Description("tuple", (), (cls, *tuple.__iter__(obj)))
+    if issubclass(cls, property) and _layout_of(cls) is property:
+        functions = (property.__dict__[name].__get__(obj) for name in ("fget", "fset", "fdel"))
+        return Description("property", (), (cls, *functions))
     if _holds_nothing_else(cls):
         return Description("object", (), (cls,))
     raise NotStorable(f"an object of type {type_name(cls)} is known by its identity alone")
@@ -114,6 +117,8 @@ def _names_of(obj: Any) -> Iterator[tuple[str, str]]:
             if type(home) is str and type(each) is str:
                 yield home, each
     yield from (("types", each) for each, found in vars(types).items() if found is obj)  # of functions, cells
+    if type(obj) is types.BuiltinFunctionType:  # a static method of a class of torch's in C++
+        yield "torch._C", obj.__qualname__
     if obj is type(torch._C.DispatchKey):  # as of all classes of torch's in C++; no module has it
         yield "torch._C", "DispatchKey.__class__"
 
@@ -131,6 +136,7 @@ def object_at(module: str, name: str) -> Any:
             found = next(
                 (OWN.__get__(base)[part] for base in of_type(found, "__mro__") if part in OWN.__get__(base)), None
             )
+            found = found.__func__ if type(found) is staticmethod else found
         else:
             found = getattr(found, "__dict__", {}).get(part) if type(found) is types.ModuleType else None
     return found
@@ -216,6 +222,8 @@ def _builtin(obj: types.BuiltinFunctionType) -> Description:
     home = place_in_modules(obj)
     if home is not None or owner is None or type(owner) is types.ModuleType:
         module = home[0] if home else obj.__module__ if owner is None else owner.__name__
+        if module is None:
+            raise NotStorable(f"{obj.__qualname__} is written in C, and nothing says in which module it is")
         return Description("C function", (str(module), obj.__name__, version_of(module)))
     return Description("C function", (obj.__name__,), (owner,))
 
@@ -254,16 +262,12 @@ def _operator(obj: Any) -> Description:
 def _namespace(obj: Any) -> Description:
     (names,) = gc.get_referents(obj)
     made = names.get("__dict__") if type(names) is dict else None
-    owner = getattr(made, "__objclass__", None) or next(
-        (cls for cls in map(_owner_of, names.values()) if cls is not None and OWN.__get__(cls) == obj), None
-    )
+    owners = (getattr(each, "__objclass__", None) for each in names.values())
+    found = (cls for cls in owners if cls is not None and OWN.__get__(cls) == obj)
+    owner = getattr(made, "__objclass__", None) or next(found, None)
     if owner is None:
         raise NotStorable("a namespace does not tell whose it is")
     return Description("namespace", (), (owner,))
-
-
-def _owner_of(found: Any) -> Any:
-    return getattr(found, "__objclass__", None)
 
 
 def _universal_function(obj: Any) -> Description:
@@ -382,6 +386,8 @@ _KINDS: dict[Any, Describe] = {
     **dict.fromkeys((operator.itemgetter, operator.attrgetter, operator.methodcaller, _TUPLEGETTER), _reduced),
     functools._lru_cache_wrapper: _cached,
     **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
+    types.GenericAlias: lambda obj: Description("alias", (), (obj.__origin__, obj.__args__)),
+    types.UnionType: lambda obj: Description("union", (), (obj.__args__,)),
     re.Pattern: lambda obj: Description("pattern", (obj.pattern, obj.flags)),
     type(torch.__version__): lambda obj: Description("version", (str.__str__(obj),)),
     types.FunctionType: _function,

@@ -19,7 +19,7 @@ from torchdynamo import _native
 from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.run import Leaving
 from torchdynamo.bytecode.instruction import Item
-from torchdynamo.cache.store.calls_again import AnotherResult, call_again, guards_of_results
+from torchdynamo.cache.store.calls_again import AnotherResult, call_again, compare_constants, guards_of_results
 from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
 from torchdynamo.cache.store.operators import digest_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
@@ -28,6 +28,7 @@ from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
 from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
 from torchdynamo.capture.vm.cached_calls import CachedCall, is_of_result
+from torchdynamo.capture.vm.constant_calls import ConstantCall
 from torchdynamo.capture.vm.process_settings import is_order_of_hashes
 from torchdynamo.codegen import outline, resume
 from torchdynamo.codegen.deopt import Bailout
@@ -85,6 +86,7 @@ class StoredFrame(NamedTuple):
     targets: Mapping[str, Any] = MappingProxyType({})  # functions that its graph calls, by their names there
     first_run: Any = None  # what compiles the function again once this call has set something up
     leaving: Sequence[Leaving] = ()  # what an error of its graph calls on its way out
+    constant_calls: Sequence[ConstantCall] = ()
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
@@ -112,6 +114,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         tuple(frame.operators.items()),
         tuple(frame.targets.items()),
         tuple(map(tuple, frame.leaving)),
+        tuple(map(tuple, frame.constant_calls)),
         tuple(code),
     )
     number = writer.pool.number(content)
@@ -281,11 +284,12 @@ class LoadedFrame:
     def verified(self, *, calls: bool = True) -> _native.GuardProgram:
         """Return the program of the guards, which hold for the frame. Raises Unresolved if they do not.
 
-        calls: whether functions with `lru_cache` are called as capture has called them, once all else holds; else it
-        is enough that their results are there. Raises CallRaised if one raises.
+        calls: whether functions are called as capture has called them, once all else holds; else it is enough that the
+        results of those with `lru_cache` are there. Raises CallRaised if one of these raises.
         """
         content = self.reader.pool[self.number]
-        call, self.variables, self.items, why, answers, orders, cached, operators, targets, leaving, known = content
+        call, self.variables, self.items, why, answers, orders, cached, operators, targets, *content = content
+        leaving, constant, known = content
         if not all(is_order_of_hashes(*each) for each in orders):
             raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
@@ -297,9 +301,18 @@ class LoadedFrame:
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
         program = lower(self.guards, self.bound, self.code)
         self.hold(program)
+        if calls:
+            self.compare([ConstantCall(*each) for each in constant])
         if cached:
             program = self.called([CachedCall(*each) for each in cached], program, calls)
         return program
+
+    def compare(self, constant: Sequence[ConstantCall]) -> None:
+        """Raise Unresolved unless functions whose results are constant give here what they gave."""
+        try:
+            compare_constants(constant, self.reader.load)
+        except AnotherResult as error:
+            raise Unresolved(str(error)) from None
 
     def called(self, cached: Sequence[CachedCall], program: _native.GuardProgram, calls: bool) -> _native.GuardProgram:
         """Return the program of the guards with those of what caches hold. Raises Unresolved or CallRaised."""

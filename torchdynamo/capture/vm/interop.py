@@ -17,7 +17,7 @@ import torch._compile
 import torch.compiler
 
 from torchdynamo import _native
-from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm import constant_calls, model
 from torchdynamo.capture.vm.wrap import enter_singleton, wrap
 from torchdynamo.core import marks, policy
 from torchdynamo.core.naming import called
@@ -212,9 +212,11 @@ def has_marks(to_torch: Mapping[int, str]) -> bool:
 
 
 def call_constant(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Run a function whose result the program declares to be constant: in this process, whatever that rests on."""
-    vm.of_process["the result of a function that assume_constant_result names"] = None
-    return vm.run_pure(fn.obj, [itself(vm, each) for each in args], {name: itself(vm, kwargs[name]) for name in kwargs})
+    """Run a function whose result the program declares to be constant, whatever that rests on."""
+    given = [itself(vm, each) for each in args], {name: itself(vm, kwargs[name]) for name in kwargs}
+    found = vm.run_pure(fn.obj, *given)
+    constant_calls.note(vm, fn, *given, found)
+    return found
 
 
 def itself(vm: Machine, value: Value) -> Value:
@@ -246,7 +248,7 @@ def call_skipped(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Va
     raise Break("skipped function", name=fn.obj.__qualname__)
 
 
-BY_ATTRIBUTE: dict[str, Verdict] = {"_dynamo_marked_constant": call_constant, "_dynamo_forbidden": call_forbidden}
+BY_ATTRIBUTE: dict[str, Verdict] = {constant_calls.MARK: call_constant, "_dynamo_forbidden": call_forbidden}
 UNDER_A_STANCE = torch.no_grad()(lambda: None).__code__
 
 

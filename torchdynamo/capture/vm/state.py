@@ -21,6 +21,7 @@ from torchdynamo.graph.sizes import SizeLayout
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.cached_calls import CachedCall
+    from torchdynamo.capture.vm.constant_calls import ConstantCall
 
 ABOUT_OBJECTS = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "CLASS_ATTR"})
 
@@ -74,6 +75,7 @@ class CaptureState:
         # What another process must know to use what is captured: see cache/store
         self.followed: dict[int, CodeType] = {}  # by id: code that was executed
         self.cached_calls: list[CachedCall] = []  # of functions with `functools.lru_cache`, in their order
+        self.constant_calls: list[ConstantCall] = []  # of functions declared to return the same each time
         self.set_orders = self.heap.set_orders
         self.of_process = self.heap.of_process  # what it rests on that is so in this process only
         self.answers: dict[tuple[type, type], bool] = {}  # (class, abstract class): whether it is a subclass
