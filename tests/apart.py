@@ -31,10 +31,10 @@ def command_in_a_fork(*arguments: object, cwd: Path | None = None, **variables: 
     """Run `python -m torchdynamo` with arguments in a copy of this process, which has imported it.
 
     For what a command does, not for how a process begins: that takes 3 s more, and variables that an import reads, as
-    those of logs, have no effect here. Where this process has used a GPU, whose driver does not work in a copy, the
-    command has a new process.
+    those of logs, have no effect here. With a GPU the command has a new process, since CUDA does not work in a
+    copy of one that has asked for it.
     """
-    if "torch" in sys.modules and sys.modules["torch"].cuda.is_initialized():
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
         line = [sys.executable, "-m", "torchdynamo", *map(str, arguments)]
         there = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
         done = subprocess.run(line, cwd=cwd, env=there, capture_output=True, text=True, timeout=300, check=False)
