@@ -57,11 +57,23 @@ def repeated(x):
     return x, "ab" * Index(), Index() * b"c", [1] * Index(), "d" * (Index().__index__() - 1)
 
 
+def searched(x):
+    held = {frozenset([1]), 2, 3}
+    found = [{1} in held, {2} in held, held.__contains__({1})]
+    held.discard({5})
+    held.remove({1})
+    try:
+        held.remove({1})
+    except KeyError as error:
+        found.append(error.args)
+    return x, found, sorted(held)
+
+
 def converted(x):
     return x, int(Index()), float(Index()), complex(Index()), int(Halves()), float(Halves()), complex(Halves())
 
 
-@pytest.mark.parametrize("fn", [asked_in_turn, repeated, converted])
+@pytest.mark.parametrize("fn", [asked_in_turn, repeated, searched, converted])
 def test_operands_are_asked_in_turn(fn: Any) -> None:
     check(fn, (X,))
 
@@ -88,6 +100,9 @@ REFUSED = [
     lambda one: max([1], [2], default=one),
     lambda one: sum(["a"], ""),
     lambda one: sum([], bytearray()),
+    lambda one: [].insert("a", one),
+    lambda one: [1].pop(one),
+    lambda one: {1}.discard([one]),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from torchdynamo._native import type_name
@@ -23,6 +24,7 @@ from torchdynamo.capture.vm.emitted_calls import push, replay_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, Emitter, models, rebuilds, replays
+from torchdynamo.capture.vm.refused_operands import refused_operands
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Value
 
@@ -62,15 +64,24 @@ def imul(vm: Machine, self: Object, count: Value) -> Value:
 
 @models(list, "insert")
 def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
-    write(vm, self).insert(vm.known(indexed(vm, at), "index"), item)
+    where = integer_of(vm, at)
+    write(vm, self).insert(where, item)
     return NONE
+
+
+def integer_of(vm: Machine, at: Value) -> int:
+    """Return an argument that is an index, and no slice. Raises the program's TypeError for what is no integer."""
+    index = indexed(vm, at)
+    if index.__class__ in (Known, Object) and not issubclass(index.pytype, int):
+        raise refused_operands(vm, operator.index, index)
+    return int(vm.known(index, "index"))
 
 
 @models(list, "pop")
 def pop(vm: Machine, self: Object, at: Value = LAST) -> Value:
-    items = write(vm, self)
+    where, items = integer_of(vm, at), write(vm, self)
     try:
-        position = range(len(items))[vm.known(indexed(vm, at), "index")]
+        position = range(len(items))[where]
     except IndexError:
         raise vm.error(IndexError, "pop index out of range" if items else "pop from empty list") from None
     item = read(vm, items, position)

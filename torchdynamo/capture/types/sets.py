@@ -19,7 +19,7 @@ from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import BUILD_SET, CONSTANT_ITEMS, COPY, HASHED, MODELS, enters, iterates, models
 from torchdynamo.capture.vm.process_settings import note_order
 from torchdynamo.capture.vm.wrap import lift
-from torchdynamo.core.signals import Break
+from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, Value, boolean
 
@@ -189,7 +189,17 @@ def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
 
 @models(set, "__contains__")
 def contains(vm: Machine, self: Object, item: Value) -> Value:
-    return boolean(vm.hkey(item) in items_of(vm, self))
+    return boolean(searched(vm, item) in items_of(vm, self))
+
+
+def searched(vm: Machine, item: Value) -> Any:
+    """Return the key of an item that a set is searched for: that of a set, which has no hash, is a frozenset's."""
+    try:
+        return vm.hkey(item)
+    except Raised as raised:
+        if not (issubclass(item.pytype, set) and issubclass(raised.value.pytype, TypeError)):
+            raise
+        return vm.hkey(vm.call(Known(frozenset), [item], {}))
 
 
 @models(set, "__len__")
@@ -213,7 +223,7 @@ def add(vm: Machine, self: Object, item: Value) -> Value:
 
 @models(set, "discard")
 def discard(vm: Machine, self: Object, item: Value) -> Value:
-    take_out(vm, self, vm.hkey(item))
+    take_out(vm, self, searched(vm, item))
     return NONE
 
 
@@ -244,7 +254,7 @@ def pop(vm: Machine, self: Object) -> Value:
 
 @models(set, "remove")
 def remove(vm: Machine, self: Object, item: Value) -> Value:
-    if not take_out(vm, self, vm.hkey(item)):
+    if not take_out(vm, self, searched(vm, item)):
         raise key_error(vm, item)
     return NONE
 
