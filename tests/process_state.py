@@ -103,11 +103,22 @@ def _hook() -> Any:
 
 
 FACTS["frame hook"] = Fact(_hook, module="torchdynamo.hook.install")
-FACTS["settings"] = Fact(
-    lambda: module("torchdynamo.config").knobs(),
-    lambda wanted: module("torchdynamo.config").reset(),
-    "torchdynamo.config",
-)
+
+
+def _settings() -> dict[str, Any]:
+    """Return what has been set, defaults too: these come before what torch.compile's settings say."""
+    config = module("torchdynamo.config")
+    return {name: value for name, value in vars(config).items() if name in config.knobs()}
+
+
+def _set(wanted: dict[str, Any]) -> None:
+    config = module("torchdynamo.config")
+    config.reset()
+    for name, value in wanted.items():
+        setattr(config, name, value)
+
+
+FACTS["settings"] = Fact(_settings, _set, "torchdynamo.config")
 FACTS["backends"] = Fact(
     lambda: dict(module("torchdynamo.backends").BACKENDS),
     lambda wanted: _replace(module("torchdynamo.backends").BACKENDS, wanted),

@@ -59,8 +59,7 @@ class Ran:
             try:
                 exec(program, space)
             finally:
-                torchdynamo.config.capture_dynamic_output_shape_ops = False
-                torchdynamo.config.verify_correctness = False
+                torchdynamo.config.reset()
         told = [str(each.message) for each in log if issubclass(each.category, torchdynamo.exc.TorchDynamoWarning)]
         self.told = [*told, *filter(None, [printed.getvalue().strip()])]
         self.graphs = sum(event.graph is not None for event in events)

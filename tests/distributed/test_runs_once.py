@@ -79,12 +79,12 @@ def test_an_error_of_the_program_does_not_run_the_frame_again(issued):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "ts", "ensemble"])
 @pytest.mark.parametrize("verify", [False, True, 2])
-def test_nobody_tries_the_graph(issued, monkeypatch, backend, verify):
-    monkeypatch.setattr(torchdynamo.config, "verify_correctness", verify)
+def test_nobody_tries_the_graph(issued, backend, verify):
     fn = torchdynamo.optimize(backend)(reduced)
     before = issued()
-    for _ in range(4):
-        assert fn(X).equal((X + 1) * 2)
+    with torchdynamo.config.patch(verify_correctness=verify):
+        for _ in range(4):
+            assert fn(X).equal((X + 1) * 2)
     assert issued() - before == 4
 
 
