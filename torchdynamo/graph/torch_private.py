@@ -81,6 +81,7 @@ PRIVATE: dict[str, str] = {
     "torch._foreach_sqrt": "updates of many tensors in step",
     "torch._foreach_sub": "updates of many tensors in step",
     "torch._is_functional_tensor": "tensors of a tracer, which are left to it",
+    "torch._neg_view": "copies of results of CUDA graphs stay negated where the results are",
     "torch._ops": "operators and their overloads: is a callable one?",
     "torch._tensor_classes": "`torch.FloatTensor` and its kin",
     "torch._dispatch.python.enable_python_dispatcher": "decomposes operators in Python, which specializes fewer sizes",
