@@ -199,6 +199,16 @@ def test_whole_graph_mode_raises(step):
     assert "injected" in f"{caught.value} {caught.value.__cause__}"
 
 
+@pytest.mark.filterwarnings("ignore::torchdynamo.errors.FallbackWarning")
+def test_whole_graph_mode_raises_where_another_compiler_gave_up():
+    with failing("capture"):
+        torchdynamo.compile(whole, backend="eager")(torch.ones(3), [])
+        compiled = torchdynamo.compile(whole, backend="eager", fullgraph=True)
+        for _ in range(2):
+            with pytest.raises(TorchDynamoError):
+                compiled(torch.ones(3), [])
+
+
 def test_faults_are_raised_where_they_are_not_suppressed():
     with config.patch(suppress_errors=False), failing("code"), pytest.raises(InternalError, match="injected") as caught:
         torchdynamo.compile(whole, backend="eager")(torch.ones(3), [])

@@ -7,6 +7,7 @@ eagerly, and a warning names the cause.
 from __future__ import annotations
 
 import functools
+import sys
 import time
 import traceback
 import weakref
@@ -213,7 +214,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
                 raise
             text = f"compiling {resume.origin(code).code.co_name} failed: {error!r}"
             raise InternalError(explained(text, "internal error")) from error
-        return give_up(code, error)
+        return give_up(code, compiler, error)
 
 
 def new_entry(code: CodeType, roots: Roots, compiler: Compiler, started: float) -> Any:
@@ -240,9 +241,9 @@ def skip_reason(code: CodeType, roots: Roots) -> str | None:
     )
 
 
-def give_up(code: CodeType, error: Exception) -> None:
-    """Never compile this function again, after a bug of ours or of a backend, and warn once."""
-    _native.skip_code(code, "internal error")
+def give_up(code: CodeType, compiler: Compiler, error: Exception) -> None:
+    """Never compile this function again by this compiler, after a bug of ours or of its backend, and warn once."""
+    _native.rest_code(code, compiler.owner_id, sys.maxsize)
     text = f"torchdynamo could not compile {named(code)}: {type(error).__name__}: {error}; it runs eagerly"
     text = explained(text, "internal error")
     if config.verbose:

@@ -209,6 +209,13 @@ def predicates(x):
 
 
 @case(X)
+def has_overrides_under_a_device(x):
+    with torch.device("cpu"):
+        found = torch.overrides.has_torch_function((x,)), torch.overrides.has_torch_function_unary(x)
+        return x.unflatten(0, (1, -1)), found
+
+
+@case(X)
 def flags(x):
     if torch.backends.cuda.matmul.allow_tf32 or not torch.backends.mkldnn.enabled:
         return x

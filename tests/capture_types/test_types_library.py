@@ -121,6 +121,33 @@ def counter(x):
     return x * c["a"], c["nothing"], c.most_common(2), dict(c)
 
 
+class Hashed:
+    """An object that tells when it is hashed and compared."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+
+    def __hash__(self) -> int:
+        self.told.append("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self.told.append("eq")
+        return True
+
+
+@case(X)
+def counter_of_objects(x):
+    told: list[str] = []
+    counted = Counter([Hashed(told), Hashed(told)])
+    return x + sum(counted.values()), told
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    held: Hashed
+
+
 @case(X, {"a": X})
 def merged(x, d):
     e = {**d, "b": x}
@@ -693,3 +720,16 @@ def test_what_is_changed_by_use_is_made_in_every_call() -> None:
 
     compiled = torchdynamo.compile(fn, backend="eager")
     assert [str(compiled(X)) for _ in range(2)] == [str(fn(X))] * 2
+
+
+def test_a_dataclass_as_a_key_hashes_what_it_holds_once() -> None:
+    told: list[str] = []
+    kept: dict[Holder, int] = {}
+
+    def fn(x):
+        y = x + 1
+        kept[Holder(Hashed(told))] = 1
+        return y
+
+    torchdynamo.compile(fn, backend="eager")(X)
+    assert told == ["hash"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import enum
 
 from mutating import Mutation, changing, mutation, x
@@ -266,3 +267,88 @@ def enum_reversed() -> Mutation:
         B = 3.0
 
     return changing(lambda x: x * next(reversed(E)).value, lambda: E._member_names_.reverse())
+
+
+@mutation
+def enum_eq_in_a_tuple() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+    return changing(lambda x: x * 2 if (E.A,) == (E.B,) else x * 3, lambda: setattr(E, "__eq__", lambda self, o: True))
+
+
+@mutation
+def enum_index() -> Mutation:
+
+    class E(enum.Enum):
+        A = 2.0
+
+    def fn(x):
+        try:
+            return x * [5, 6, 7][E.A] * int(bin(E.A), 2)
+        except TypeError as error:
+            return x * len(str(error))
+
+    return changing(fn, lambda: setattr(E, "__index__", lambda self: 2))
+
+
+def counted() -> tuple[type[enum.Enum], list[int]]:
+    """Return an enumeration whose members are compared, hashed and counted by what a list holds, and that list."""
+    held = [1]
+
+    class E(enum.Enum):
+        A = 2.0
+        B = 3.0
+
+        def __eq__(self, other: object) -> bool:
+            return held[0] == 1
+
+        def __hash__(self) -> int:
+            return held[0]
+
+        def __lt__(self, other: object) -> bool:
+            return held[0] == 1
+
+        def __index__(self) -> int:
+            return held[0]
+
+    return E, held
+
+
+def by_state(ask) -> None:
+    """Make a row of what a program asks the members of an enumeration whose methods look at something that changes."""
+
+    def row() -> Mutation:
+        E, held = counted()
+        box = {E.A: 1}, {E.A}, frozenset({E.A}), (E.A, 1)
+        return changing(lambda x: (x * 2, ask(E, box)), lambda: held.__setitem__(0, 2))
+
+    row.__name__ = f"enum_that_asks_{ask.__name__}"
+    mutation(row)
+
+
+@by_state
+def in_a_tuple(E, box):
+    return (E.A,) == (E.B,), box[3] == (E.B, 1), hash((E.A,))
+
+
+@by_state
+def in_order(E, box):
+    return max((E.A, 1), (E.B, 1)), bisect.bisect([E.A], E.B)
+
+
+@by_state
+def as_a_number(E, box):
+    return [5, 6, 7][E.A], "abc"[E.A], range(E.A), bin(E.A), "ab" * E.A, slice(E.A).indices(5)
+
+
+@by_state
+def as_a_key(E, box):
+    return box[0].get(E.B), E.B in box[0], {E.A: 1}.get(E.B), len({E.A, E.B})
+
+
+@by_state
+def in_a_set(E, box):
+    return E.B in box[1], E.B in box[2], box[1] == {E.B}, box[2] <= frozenset([E.B])

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from mutating import Mutation, mutation, one, setting, setting_code, x
+from mutating import Mutation, changing, mutation, one, setting, setting_code, x
 
 FACTOR = 2.0
 TABLE = {"a": 1.0, "b": 2.0}
@@ -767,3 +767,22 @@ def lists_that_become_one() -> Mutation:
         return x(), a, a if same else [1.0, 2.0]
 
     return Mutation(fn, args, lambda stack: same.append(1))
+
+
+def another_complex_number(number: complex) -> None:
+    """Make a row of a number that a function multiplies by, where torch.fx prints another than this one."""
+
+    def row() -> Mutation:
+        held = [1j]
+
+        def change() -> None:
+            held[0] = number
+
+        return changing(lambda x: torch.view_as_real(x * held[0]).atan2(x[0, 0]), change)
+
+    row.__name__ = f"complex_number_{number}"
+    mutation(row)
+
+
+for _number in (complex(-0.0, 0.0), complex(0.0, -0.0), complex(1, float("-inf"))):
+    another_complex_number(_number)

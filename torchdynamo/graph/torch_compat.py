@@ -123,6 +123,12 @@ def is_printed_wrongly(base: Any) -> bool:
     return type(base) in (int, float) and math.copysign(1, base) < 0
 
 
+def is_printed_as_another(number: complex) -> bool:
+    """Return whether the Python that torch.fx prints of a complex number is another, or is none: `-0j`, `nanj`."""
+    parts = number.real, number.imag
+    return not all(map(math.isfinite, parts)) or any(part == 0 and math.copysign(1, part) < 0 for part in parts)
+
+
 @cache
 def fake_tensor_type() -> type[torch.Tensor]:
     """Return the class of fake tensors."""

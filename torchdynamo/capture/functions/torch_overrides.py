@@ -137,6 +137,11 @@ def as_subclass_of(vm: Machine, value: Value, cls: type) -> Value:
     return value
 
 
+def asked_by_torch(vm: Machine) -> bool:
+    """Return whether a function of torch's asks: it would hand its call to a device, which has it done all the same."""
+    return str(vm.frames[-1].globals.real.get("__name__")).split(".")[0] == "torch"
+
+
 def model_question(several: bool) -> Callable[..., Value]:
     """Model torch's question whether one of its arguments overrides; with `several`, one of the items of the first."""
 
@@ -144,10 +149,9 @@ def model_question(several: bool) -> Callable[..., Value]:
         values = list(vm.iterate(args[0])) if several else args
         if not vm.watching:
             vm.watching = any(overrides.is_other(vm, each) for each in values)
-        if not vm.watching:
-            return FALSE
-        found = any(overrides.overriding(vm, each) for each in values)
-        return boolean(found or bool(vm.modes and not vm.modes_off))
+        found = vm.watching and any(overrides.overriding(vm, each) for each in values)
+        opened = vm.modes or (vm.devices and not asked_by_torch(vm))
+        return boolean(found or (bool(opened) and not vm.modes_off))
 
     return row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,14 @@ from torchdynamo.core import policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Lazy, Object, Symbol, TensorNode, Value
-from torchdynamo.graph import raising_operators
+from torchdynamo.graph import raising_operators, torch_compat
 from torchdynamo.graph.numpy_nodes import np
 from torchdynamo.graph.wrappers import is_wrapper
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
-GRAPH_CONSTANTS = CONSTANTS | {slice}
+GRAPH_CONSTANTS = CONSTANTS - {complex} | {slice}
 # Python's number types stand for dtypes where an operator takes one.
 NUMBERS: dict[Any, torch.dtype] = {
     bool: torch.bool,
@@ -163,6 +164,8 @@ def to_node(vm: Machine, value: Value) -> Any:
             return NUMBERS[obj]
         if type(obj) is tuple:
             return tuple(to_node(vm, lift(vm, item)) for item in obj)
+        if type(obj) is complex:
+            return complex_node(vm, obj)
         raise Break("unsupported argument", what=called(obj), type=type(obj).__name__)
     if value.__class__ is Object:
         cls = value.pytype
@@ -182,6 +185,18 @@ def to_node(vm: Machine, value: Value) -> Any:
         if given is not None:
             return given(vm, value)
     raise Break("unsupported argument", what="argument", type=value.pytype.__name__)
+
+
+def complex_node(vm: Machine, number: complex) -> Any:
+    """Return a complex number as an argument.
+
+    One that torch.fx would print as another number is made by a node; no backend prints one again that is no Python.
+    """
+    if torch_compat.is_printed_as_another(number):
+        if not cmath.isfinite(number):
+            vm.builder.keep_as_captured()
+        return vm.builder.note(complex, (number.real, number.imag), {}, number, vm.position())
+    return number
 
 
 def bound(vm: Machine, part: Value) -> Value:

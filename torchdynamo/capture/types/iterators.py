@@ -24,9 +24,9 @@ from torchdynamo.capture.vm.iteration import (
     make_iterator,
     method_of_class,
 )
-from torchdynamo.capture.vm.lookup import guarded_slot, has_python_operators, is_written_by_program
+from torchdynamo.capture.vm.lookup import guarded_slot, has_python_operators
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import ITERATE, function, models
+from torchdynamo.capture.vm.model import ITERATE, function, is_written_by_program, models
 from torchdynamo.core.signals import Raised
 from torchdynamo.core.value import Known, Object, Value
 

@@ -9,17 +9,16 @@ from typing import Any
 
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.weakrefs import is_reference, real_key
-from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
-from torchdynamo.capture.vm.lookup import hashed_by_code
+from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref, hashed_by_code
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import MODELS
+from torchdynamo.capture.vm.model import MODELS, is_asked_by_c
 from torchdynamo.capture.vm.wrap import CONSTANTS, told_apart
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Pinned, Source
 from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value
 
 BY_IDENTITY = (
-    *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType, enum.Enum),
+    *(types.FunctionType, types.ModuleType, types.BuiltinFunctionType),
     *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
 )
 
@@ -58,6 +57,8 @@ def sourceable(key: Any) -> bool:
         return all(sourceable(item) for item in key)
     if issubclass(type(key), type):
         return told_apart(key)
+    if isinstance(key, enum.Enum):
+        return not is_asked_by_c(type(key))
     if type(key) is types.MethodWrapperType:  # `torch.Tensor.shape.__get__`: equal to each other by what it is of
         return type(key.__self__) is types.GetSetDescriptorType
     return type(key) in CONSTANTS or issubclass(type(key), BY_IDENTITY) or is_reference(key)
@@ -86,7 +87,7 @@ def by_code(hkey: Any) -> bool:
     """Return whether hashing the key runs code of the user's, which may show."""
     if hkey.__class__ is tuple:
         return any(by_code(part) for part in hkey)
-    return hkey.__class__ is Keyed and hashed_by_code(hkey.value.pytype)
+    return hkey.__class__ is Keyed and hashed_by_code(hkey.vm, hkey.value)
 
 
 def known_key(found: list[Any]) -> Value:

@@ -15,7 +15,7 @@ from torchdynamo.capture.types.dict_views import VIEWS
 from torchdynamo.capture.types.exceptions import args_of
 from torchdynamo.capture.types.sequence import limit
 from torchdynamo.capture.vm import c_fields
-from torchdynamo.capture.vm.lookup import tells_its_own_text
+from torchdynamo.capture.vm.lookup import TEXTS, asks_the_program
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, is_open, models
 from torchdynamo.core.value import Known, Object, Value
@@ -151,7 +151,7 @@ def asks_nothing(vm: Machine, value: Value) -> bool:
     if is_unknown(vm, value):
         return True
     known = vm.concrete(value)
-    return known is not None and tells_its_own_text(vm, known)
+    return known is not None and not asks_the_program(vm, TEXTS, known)
 
 
 def takes(conversion: str, value: Value) -> bool:

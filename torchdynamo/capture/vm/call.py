@@ -19,11 +19,11 @@ from torchdynamo.capture.vm.lift import lift_made
 from torchdynamo.capture.vm.lookup import (
     INSTANCE_METHOD,
     TEXTS,
+    asks_the_program,
     derives,
     guarded_lookup,
     guarded_own,
     guarded_slot,
-    tells_its_own_text,
 )
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
@@ -216,8 +216,9 @@ def run_pure(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
         if any(numpy_numbers.held(vm, arg) is not None for arg in (*args, *kwargs.values())):
             raise  # it says that a number is asked for, which may be a constant
         raise Break("unknown call", name=called(fn)) from unknown
-    if getattr(fn, "__name__", "") in WRITERS and not tells_its_own_text(vm, [*real, *named.values()]):
-        raise Break("unknown call", name=called(fn))  # the program's `__repr__` may give another text each time
+    asked = TEXTS if getattr(fn, "__name__", "") in WRITERS else model.ASKED_BY_C
+    if type(fn) is not types.FunctionType and asks_the_program(vm, asked, *real, *named.values()):
+        raise Break("unknown call", name=called(fn))  # the program's method may give something else each time
     try:
         result = process_settings.run(vm, fn, tuple(real), named)
     except Break:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.vm import call as calls
-from torchdynamo.capture.vm import model
+from torchdynamo.capture.vm import lookup, model
 from torchdynamo.capture.vm import wrap as wrapping
 from torchdynamo.core.value import NONE, Known, Object, Value
 
@@ -26,8 +26,15 @@ def bound_method(vm: Machine, owner: Value, fn: Value, name: str) -> Value:
 
 
 def make_tuple(vm: Machine, items: list[Value]) -> Value:
-    """Make a tuple. One of constants is a constant; but what identity tells keeps its place, to be guarded there."""
-    known = [item.obj for item in items if item.__class__ is Known and not wrapping.is_told_by_identity(item)]
+    """Make a tuple. One of constants is a constant, but not where something is to be guarded when it is asked about.
+
+    That is the place of what identity tells, and what a class that can be changed says of its instances.
+    """
+    known = [
+        item.obj
+        for item in items
+        if item.__class__ is Known and not (wrapping.is_told_by_identity(item) or lookup.has_python_operators(item))
+    ]
     if len(known) == len(items):
         made = tuple(known)
         vm.made_tuples[id(made)] = made

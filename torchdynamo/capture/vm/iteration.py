@@ -128,9 +128,9 @@ def known_items(vm: Machine, value: Known) -> Iterator[Value]:
         return model.CONSTANT_ITEMS[frozenset](vm, value)
     if lookup.has_python_operators(value):
         found = method_of_class(vm, value, "__iter__")
-        if lookup.is_written_by_program(found):
+        if model.is_written_by_program(found):
             return steps_of(vm, vm.special(value, "__iter__"))
-        if found is MISSING and lookup.is_written_by_program(method_of_class(vm, value, "__getitem__")):
+        if found is MISSING and model.is_written_by_program(method_of_class(vm, value, "__getitem__")):
             return iter(Indexed(vm, value))
         enums.guard_members(vm, value.obj)
     try:

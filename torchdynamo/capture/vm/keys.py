@@ -57,6 +57,25 @@ class Keyed:
         return self.hash if isinstance(self.hash, int) else hash(self.hash)  # a long word is not hashed again
 
 
+def hashed_by_code(vm: Machine, value: Value) -> bool:
+    """Return whether user code hashes or compares a value. What dataclasses generate asks the fields, and no more."""
+    if value.__class__ is not Object:
+        return False
+    cls = value.pytype
+    if issubclass(cls, tuple) and cls.__hash__ is tuple.__hash__:
+        return any(hashed_by_code(vm, item) for item in vm.iterate(value))
+    says = [lookup.class_lookup(cls, name) for name in ("__hash__", "__eq__")]
+    written = [fn for fn in says if type(fn) is types.FunctionType]
+    fields = lookup.class_lookup(cls, "__dataclass_fields__")
+    if fields is MISSING or any(fn.__code__.co_filename != GENERATED for fn in written):
+        return bool(written)
+    asked = [name for name, field in fields.items() if field.compare]
+    return any(hashed_by_code(vm, vm.getattr(value, name)) for name in asked)
+
+
+GENERATED = "<string>"  # the file of methods that dataclasses generate
+
+
 def hkey(vm: Machine, value: Value) -> Any:
     """Return the hashable object by which a value is found as a dictionary key: equal for equal values."""
     if value.__class__ is Known:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.model import is_open
+from torchdynamo.capture.vm.model import is_open, is_written_by_program
 from torchdynamo.capture.vm.wrap import CONSTANTS, class_attribute, class_source
 from torchdynamo.core.naming import is_mortal
 from torchdynamo.core.signals import Break
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
 
 INSTANCE_METHOD = type(torch._C._InferenceMode.__dict__["__enter__"])  # pybind11's methods are of this type
-LIBRARIES = ("enum", "abc", "typing")  # whose special methods look at nothing but the class or member
 PLAIN_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -184,20 +183,23 @@ SPEAKING = (type, enum.Enum)
 TEXTS = ("__str__", "__repr__", "__format__")
 
 
-def is_written_by_program(found: Any) -> bool:
-    """Return whether a special method is a function of the program's: it has to be followed, and not just called."""
-    return type(found) is types.FunctionType and found.__module__ not in LIBRARIES
+def asks_the_program(vm: Machine, names: Iterable[str], *constants: Any) -> bool:
+    """Return whether a special method of these names is the program's, of a constant or of what it contains."""
+    for obj in constants:
+        cls = type(obj)
+        if cls in CONSTANTS:
+            continue
+        inside = [*obj, *obj.values()] if isinstance(obj, dict) else obj if isinstance(obj, CONTAINERS) else ()
+        if inside and asks_the_program(vm, names, *inside):
+            return True
+        if has_python_operators(Known(obj)) and any(
+            is_written_by_program(guarded_lookup(vm, cls, name)) for name in names
+        ):
+            return True
+    return False
 
 
-def tells_its_own_text(vm: Machine, obj: Any) -> bool:
-    """Return whether no code of the program's is asked for the text of a constant, or of what it contains."""
-    if isinstance(obj, (tuple, list, set, frozenset)):
-        return all(tells_its_own_text(vm, each) for each in obj)
-    if isinstance(obj, dict):
-        return all(tells_its_own_text(vm, each) for each in (*obj, *obj.values()))
-    if not has_python_operators(Known(obj)):
-        return True
-    return not any(is_written_by_program(guarded_lookup(vm, type(obj), name)) for name in TEXTS)
+CONTAINERS = (tuple, list, set, frozenset)
 
 
 def is_plain_constant(value: Known) -> bool:
@@ -214,12 +216,6 @@ def written_in_python(cls: type) -> bool:
 
 
 NOT_INSTANTIATED = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
-
-
-def hashed_by_code(cls: type) -> bool:
-    """Return whether user code defines hash or equality of a class; what dataclasses generate has no effects."""
-    says = class_lookup(cls, "__hash__"), class_lookup(cls, "__eq__")
-    return any(type(fn) is types.FunctionType and fn.__code__.co_filename != "<string>" for fn in says)
 
 
 def derives(cls: type, base: type) -> bool:

@@ -246,6 +246,31 @@ def is_open(cls: type) -> bool:
     return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
+LIBRARIES = ("enum", "abc", "typing")  # whose special methods look at nothing but the class or member
+
+
+def is_written_by_program(found: Any) -> bool:
+    """Return whether a special method is a function of the program's: it has to be followed, and not just called."""
+    return type(found) is types.FunctionType and found.__module__ not in LIBRARIES
+
+
+# What functions in C ask the constants they are given, and those in containers
+ASKED_BY_C = frozenset(
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __index__ __int__ __float__ __complex__ __bool__ __len__ "
+    "__iter__ __getitem__ __contains__ __round__ __trunc__ __floor__ __ceil__ __bytes__ __fspath__".split()
+)
+
+
+def is_asked_by_c(cls: type) -> bool:
+    """Return whether functions in C that are given an instance of a class may call code of the program's."""
+    return any(
+        is_written_by_program(base.__dict__[name])
+        for base in cls.__mro__
+        if is_open(base)
+        for name in ASKED_BY_C.intersection(base.__dict__)
+    )
+
+
 def plain_new(cls: type) -> Any:
     """Return `__new__` of the type in C that a class extends: it makes a bare instance and runs no user code."""
     own = ((base, base.__dict__.get("__new__")) for base in cls.__mro__)

@@ -16,7 +16,6 @@ from torchdynamo.capture.vm import enums, model, process_settings
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.iteration import is_iterable
 from torchdynamo.capture.vm.lookup import (
-    LIBRARIES,
     guard_metaclass,
     guarded_lookup,
     guarded_slot,
@@ -112,7 +111,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         raise vm.error(TypeError, "'NoneType' object is not callable")
     found = slot[1][1]
     if type(found) is types.FunctionType:
-        if obj.__class__ is Known and found.__module__ in LIBRARIES:
+        if obj.__class__ is Known and found.__module__ in model.LIBRARIES:
             enums.guard_members(vm, obj.obj)
             return vm.run_pure(found, [obj, *args], {})
         return vm.call(Known(found, class_attribute(vm, cls, name)), [obj, *args], {})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo.capture.torch.numpy_arrays import flowing_type
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.lookup import guarded_lookup, has_python_operators
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.core.value import Known, Object, Value
 
@@ -67,6 +67,8 @@ def plain_at_entry(vm: Machine, entity: Entity) -> Known | None:
 
 def indexed(vm: Machine, value: Value) -> Value:
     """Return `value.__index__()` of a user's object where an index is wanted; a slice with such parts converted."""
+    if value.__class__ is Known and has_python_operators(value):
+        guarded_lookup(vm, value.pytype, "__index__")
     if value.__class__ is not Object:
         return value
     if value.pytype is slice:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols, tensor_methods, unbacked_index
 from torchdynamo.capture.vm import enums, model
-from torchdynamo.capture.vm.lookup import LIBRARIES, guarded_lookup
+from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.operators import special
 from torchdynamo.capture.vm.scalar_subclasses import indexed
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
@@ -52,10 +52,10 @@ def class_getitem(vm: Machine, cls: Any, key: Value) -> Value:
     """Return `Cls[key]`: by `__getitem__` of the metaclass, else a generic alias."""
     above, own = guarded_lookup(vm, type(cls), "__getitem__"), guarded_lookup(vm, cls, "__class_getitem__")
     if type(above) is types.FunctionType:
-        if above.__module__ not in LIBRARIES:
+        if above.__module__ not in model.LIBRARIES:
             answer: Value = vm.special(Known(cls), "__getitem__", key)
             return answer
-    elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in LIBRARIES:
+    elif type(getattr(own, "__func__", None)) is types.FunctionType and own.__func__.__module__ not in model.LIBRARIES:
         source = Source("attr", class_attribute(vm, cls, "__class_getitem__"), "__func__")
         return vm.call(wrap(vm, own.__func__, source), [Known(cls), key], {})
     enums.guard_members(vm, cls)

@@ -207,13 +207,22 @@ TYPING = (
 )
 
 
-@model.enters(enum.Enum, torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
+@model.enters(torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops.HigherOrderOperator)
 @model.enters(types.MethodDescriptorType, types.WrapperDescriptorType, torch.finfo, torch.iinfo)
 @model.enters(types.UnionType, types.GenericAlias, *TYPING)
 def enter_singleton(vm: Machine, obj: Any, source: Source) -> Value:
     """Take for a constant what its identity tells all about: it never changes, or there is one of each."""
     vm.guard(source, "ID_MATCH", obj)
     return Known(obj, source)
+
+
+@model.enters(enum.Enum)
+def enter_member(vm: Machine, obj: enum.Enum, source: Source) -> Value:
+    """Take a member of an enumeration for a constant, unless code of the program's compares or converts it."""
+    if model.is_asked_by_c(type(obj)):
+        vm.guard(source, "ID_MATCH", obj)
+        return vm.heap.adopt(obj, source)
+    return enter_singleton(vm, obj, source)
 
 
 PYBIND_OBJECT = next(base for base in type(torch._C._SDPBackend.MATH).__mro__ if base.__name__ == "pybind11_object")
@@ -311,7 +320,8 @@ def lift(vm: Machine, obj: Any) -> Value:
         return vm.new(dict, items)
     if cls is types.FunctionType:
         return vm.functions.get(id(obj)) or Known(obj)
-    if cls in (slice, frozenset, torch.finfo, torch.iinfo) or isinstance(obj, IDENTITIES) or is_opaque_value(cls):
+    told = cls in (slice, frozenset, torch.finfo, torch.iinfo) or isinstance(obj, IDENTITIES) or is_opaque_value(cls)
+    if told and not (isinstance(obj, enum.Enum) and model.is_asked_by_c(cls)):
         return Known(obj)
     if cls in (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType):
         return Known(obj)
