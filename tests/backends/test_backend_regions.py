@@ -19,9 +19,7 @@ F = nn.functional
 
 
 @pytest.fixture(autouse=True)
-def regions_wanted(request: pytest.FixtureRequest) -> Iterator[None]:
-    if not torch_compat.HAS_REGIONS and request.function is not test_torch_without_regions_gets_whole_graphs:
-        pytest.skip("regions need torch 2.13")
+def regions_wanted() -> Iterator[None]:
     with torchdynamo.config.patch(regions=True, suppress_errors=False):
         yield
 
@@ -101,7 +99,7 @@ def check_training(net: nn.Module, *args: torch.Tensor) -> None:
             for one, other in zip(want, got, strict=True):
                 assert (one is None) == (other is None)
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    assert " blocks of " in outcome_of_one(events)
+    assert (" blocks of " in outcome_of_one(events)) == torch_compat.BODIES_HAVE_BACKWARDS
 
 
 def outcome_of_one(events: list[CompileEvent]) -> str:
@@ -162,7 +160,7 @@ def test_sizes_may_vary(training: bool) -> None:
             else:
                 want, got = [net(x)], [compiled(x)]
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
-    assert " blocks of " in outcome_of_one(events)
+    assert (" blocks of " in outcome_of_one(events)) == (torch_compat.BODIES_HAVE_BACKWARDS or not training)
 
 
 @torch.no_grad()
@@ -249,10 +247,14 @@ def test_a_setting_that_does_not_exist_is_refused() -> None:
         torchdynamo.config.regions = 3  # type: ignore[assignment]
 
 
-@torch.no_grad()
-def test_torch_without_regions_gets_whole_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_compat, "HAS_REGIONS", False)
-    assert outcome(small(), torch.randn(4, 16)).startswith("none: this version of torch")
+@pytest.mark.parametrize("training", [False, True])
+def test_bodies_without_backwards_are_for_graphs_without_gradients(
+    training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_compat, "BODIES_HAVE_BACKWARDS", False)
+    with torch.set_grad_enabled(training):
+        found = outcome(small(), torch.randn(4, 16))
+    assert found.startswith("none: this version of torch" if training else "3 blocks of ")
 
 
 @torch.no_grad()

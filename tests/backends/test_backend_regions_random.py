@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import _inductor, nn
 
 import torchdynamo
-from torchdynamo.graph import torch_compat
 
 SIZE = 16
 Step = Callable[["Block", torch.Tensor, int], torch.Tensor]
@@ -93,7 +92,6 @@ def trained(fn: Callable[..., Any], net: nn.Module, *inputs: torch.Tensor) -> li
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not torch_compat.HAS_REGIONS, reason="regions need torch 2.13")
 @pytest.mark.parametrize("seed", range(24))
 def test_random_blocks(seed: int) -> None:
     draw = random.Random(seed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 import torch.fx
 from torch._guards import HopDispatchSetCache, TracingContext
 
@@ -17,7 +18,7 @@ from torchdynamo.backends.joint_pass import before_inductors
 from torchdynamo.backends.settings import LOG, split_choice
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.mutation import effects_of
-from torchdynamo.graph.regions.blocks import CannotOutline
+from torchdynamo.graph.regions.blocks import CannotOutline, require_gradients
 from torchdynamo.graph.regions.families import Limits
 from torchdynamo.graph.regions.outline import outline
 
@@ -70,8 +71,10 @@ def found(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, limits: 
         if inductors.joint_custom_pre_pass is not before_inductors() or not inductors.use_joint_graph_passes:
             whole.append("joint_custom_pre_pass")
     effects, context = effects_of(captured), TracingContext.try_get()
-    if context is None or not torch_compat.HAS_REGIONS:
-        raise CannotOutline("this version of torch, or the front end at work, does not support them")
+    if context is None:
+        raise CannotOutline("the front end at work does not support them")
+    if not torch_compat.BODIES_HAVE_BACKWARDS and is_differentiated(captured.graph):
+        raise CannotOutline("this version of torch supports them in graphs without gradients only")
     if whole:
         raise CannotOutline(f"Inductor's setting {whole[0]!r} is for whole graphs")
     if effects.random:
@@ -82,6 +85,12 @@ def found(module: torch.fx.GraphModule, captured: torch.fx.GraphModule, limits: 
     # Bodies are remembered in the context by their names, and a context may have seen another graph.
     context.hop_dispatch_set_cache = HopDispatchSetCache()
     return RegionsOutcome(tuple(map(str, families)))
+
+
+def is_differentiated(graph: torch.fx.Graph) -> bool:
+    """Return whether AOTAutograd makes a backward of a graph."""
+    inputs = graph.find_nodes(op="placeholder") if torch.is_grad_enabled() else []
+    return require_gradients((*inputs, *graph.output_node().all_input_nodes))
 
 
 def left_whole(captured: torch.fx.GraphModule, error: Exception) -> bool:

@@ -32,7 +32,7 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 # `embedding` count negative indices from the end.
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 # Before 2.13, the backwards of a body that is called several times are not told apart.
-HAS_REGIONS = bool(torch.__version__ >= "2.13")
+BODIES_HAVE_BACKWARDS = bool(torch.__version__ >= "2.13")
 # Before 2.14, `torch.autograd.Function.apply` is a function in Python.
 APPLY_IN_PYTHON: tuple[FunctionType, ...] = tuple(
     filter(None, [getattr(torch.autograd.Function.apply, "__func__", None)])

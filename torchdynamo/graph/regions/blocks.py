@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -45,8 +45,8 @@ def form_of(block: Block, known: Descriptions) -> Hashable:
     inner = {node: (0, at) for at, node in enumerate(block.nodes)}
     outer = {node: (1, at) for at, node in enumerate(block.slots)}
     rows = tuple(known.row(node, {**inner, **outer}.__getitem__) for node in block.nodes)
-    slots = tuple(map(known.of, block.slots))
-    return rows, slots, shared(block.slots), block.results if records(block) else None
+    slots, results = tuple(map(known.of, block.slots)), (block.nodes[at] for at in block.results)
+    return rows, slots, shared(block.slots), block.results if require_gradients(results) else None
 
 
 def equal_blocks(blocks: Sequence[Block], known: Descriptions) -> list[Block]:
@@ -76,9 +76,9 @@ def hides_others(value: Any) -> bool:
     return torch_compat.is_layered(value) or is_wrapper(value)
 
 
-def records(block: Block) -> bool:
-    """Return whether autograd records a result of the block."""
-    examples = (block.nodes[at].meta.get("example_value") for at in block.results)
+def require_gradients(nodes: Iterable[Node]) -> bool:
+    """Return whether one of some nodes' values requires gradients."""
+    examples = (node.meta.get("example_value") for node in nodes)
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in examples)
 
 
