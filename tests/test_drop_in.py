@@ -19,6 +19,7 @@ from torch.nn.attention import flex_attention as flex
 import torchdynamo
 from torchdynamo import drop_in, exc
 from torchdynamo.hook.install import Compiled
+from torchdynamo.report.explain import collecting
 
 THEIRS = torch.compile
 X = torch.ones(3)
@@ -291,3 +292,17 @@ def test_a_function_that_reads_settings_of_torch_compile_follows_them(installed:
         for changed in (False, True, False):
             with settings.patch(capture_scalar_outputs=changed):
                 assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0 if changed else 3.0))
+
+
+def test_a_setting_that_captures_replace_is_read_as_the_program_has_it() -> None:
+    settings = torch.fx.experimental._config
+
+    def read(x: torch.Tensor) -> torch.Tensor:
+        return x.expand(torch.broadcast_shapes(x.shape, (1,))) * (2 if settings.backed_size_oblivious else 3)
+
+    with collecting() as events:
+        compiled = torchdynamo.compile(read, backend="eager", fullgraph=True)
+        for changed, graphs in ((False, 1), (False, 1), (True, 2), (False, 2)):
+            with settings.patch(backed_size_oblivious=changed):
+                assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0 if changed else 3.0))
+            assert len(events) == graphs

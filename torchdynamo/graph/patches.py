@@ -92,6 +92,14 @@ def held(owner: Any, name: str) -> Any:
     return vars(owner)[name] if isinstance(owner, type) else getattr(owner, name)
 
 
+_OF_PROGRAM: dict[tuple[int, str], Any] = {}  # by the owner's id and the name: what a target that is replaced was
+
+
+def of_program(owner: Any, name: str, value: Any) -> Any:
+    """Return what the program reads as an owner's attribute. value: what is there now, for a while perhaps ours."""
+    return _OF_PROGRAM.get((id(owner), name), value)
+
+
 @contextlib.contextmanager
 def replaced(changes: Mapping[str, Any]) -> Iterator[None]:
     """Replace these targets inside of the block. A value that somebody else has set meanwhile stays."""
@@ -99,11 +107,15 @@ def replaced(changes: Mapping[str, Any]) -> Iterator[None]:
         (owner, name, held(owner, name), value)
         for (owner, name), value in zip(map(place, changes), changes.values(), strict=True)
     ]
+    first = {(id(owner), name): old for owner, name, old, _ in before if (id(owner), name) not in _OF_PROGRAM}
+    _OF_PROGRAM.update(first)
     for owner, name, _, value in before:
         setattr(owner, name, value)
     try:
         yield
     finally:
+        for key in first:
+            del _OF_PROGRAM[key]
         for owner, name, old, value in reversed(before):
             if held(owner, name) is value:
                 setattr(owner, name, old)

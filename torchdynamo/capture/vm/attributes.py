@@ -31,6 +31,7 @@ from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source, instance_attr
 from torchdynamo.core.value import ABSENT, Known, Object, Symbol, TensorNode, Value, is_none
+from torchdynamo.graph import patches
 from torchdynamo.graph.opaque_values import is_opaque_value
 from torchdynamo.graph.wrappers import getter
 
@@ -213,7 +214,7 @@ def module_getattr(vm: Machine, module: types.ModuleType, source: Source | None,
     if hook is None:
         vm.guard(Source("dict", source), "NO_KEY", "__getattr__")
     try:
-        given = getattr(module, name)
+        given = patches.of_program(module, name, getattr(module, name))
     except AttributeError as error:
         raise vm.error(AttributeError, *error.args) from None
     if own.get(name, MISSING) is given:  # as `torch.ops` keeps a namespace of operators once somebody asks for it
