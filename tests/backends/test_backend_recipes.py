@@ -258,7 +258,9 @@ def outcome(f: Any, args: Sequence[Any], training: bool) -> list[torch.Tensor]:
     return [result.detach(), *(each.grad for each in tensors(given) if each.grad is not None)]
 
 
-@pytest.mark.parametrize(("dynamic", "both"), [(None, False), (True, False), pytest.param(None, True, marks=LONG)])
+@pytest.mark.parametrize(
+    ("dynamic", "both"), [(True, False), *(pytest.param(None, both, marks=LONG) for both in (False, True))]
+)
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_a_recipe_is_right_for_all_values(name: str, dynamic: bool | None, both: bool) -> None:

@@ -132,6 +132,7 @@ def test_tied_weights_get_the_sum_of_their_gradients() -> None:
     check_training(net, torch.randn(4, 16))
 
 
+@pytest.mark.long
 def test_one_frozen_block() -> None:
     net = small(6)
     for each in net[2].parameters():

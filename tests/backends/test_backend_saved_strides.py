@@ -22,7 +22,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[int, ...]]]
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    "name", ["attention", *(pytest.param(name, marks=pytest.mark.long) for name in ("square product", "permuted"))]
+)
 def test_gradients_at_other_sizes_by_one_graph(name: str) -> None:
     fn, shape = FUNCTIONS[name]
     compiled = torchdynamo.compile(fn, backend="inductor", dynamic=True, fullgraph=True)
