@@ -132,7 +132,11 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return signs and torch.allclose(a, b, rtol=2e-5, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize(("name", "dynamic"), [*((name, False) for name in TABLES), ("indices", True)])
+LONG = ("activations", "with numbers", "reductions")
+EDGES = [pytest.param(name, False, marks=pytest.mark.long) if name in LONG else (name, False) for name in TABLES]
+
+
+@pytest.mark.parametrize(("name", "dynamic"), [*EDGES, ("indices", True)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_values_at_edges(name: str, dynamic: bool) -> None:
     table, given = TABLES[name]

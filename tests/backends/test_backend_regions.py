@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import _inductor, nn
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchdynamo
+from torchdynamo.backends.region_schemas import bodies_have_one_schema
 from torchdynamo.backends.regions import outcome_of
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph import torch_compat
@@ -140,6 +143,7 @@ def test_one_frozen_block() -> None:
     check_training(net, torch.randn(4, 16))
 
 
+@pytest.mark.long
 def test_mixed_dtypes() -> None:
     with torch.no_grad():
         net = small().to(torch.bfloat16)
@@ -149,7 +153,7 @@ def test_mixed_dtypes() -> None:
         torch.testing.assert_close(explained.result, net(x), rtol=5e-2, atol=5e-2)
 
 
-@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.parametrize("training", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_sizes_may_vary(training: bool) -> None:
     net = small(5)
     compiled = torchdynamo.compile(net, backend="inductor", dynamic=True, fullgraph=True)
@@ -321,3 +325,19 @@ def test_an_error_in_a_block_names_its_own_line() -> None:
             lines.append([(entry.name, entry.lineno) for entry in here])
     assert lines[0] == lines[1]
     assert len(lines[0]) == 3
+
+
+@torch.no_grad()
+def test_bodies_are_asked_once_what_they_write_to() -> None:
+    from torch._higher_order_ops.invoke_subgraph import InvokeSubgraphHOP, invoke_subgraph
+
+    def doubled(x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x * 2,)
+
+    outside = InvokeSubgraphHOP.gen_schema
+    with bodies_have_one_schema(), FakeTensorMode():
+        body = make_fx(doubled)(torch.ones(2))
+        first = invoke_subgraph.gen_schema(body, "region", torch.ones(2))
+        assert invoke_subgraph.gen_schema(body, "region", torch.zeros(2)) is first
+        assert invoke_subgraph.gen_schema(body, "other", torch.zeros(2)) is not first
+    assert InvokeSubgraphHOP.gen_schema is outside

@@ -38,7 +38,8 @@ def test_gradients_at_other_sizes_by_one_graph(name: str) -> None:
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("layout", [pytest.param(torch.contiguous_format, marks=pytest.mark.long), torch.channels_last])
+@pytest.mark.long
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_gradients_of_images_of_other_sizes(layout: torch.memory_format) -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         return F.conv2d(

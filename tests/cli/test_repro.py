@@ -175,12 +175,9 @@ def test_a_graph_is_cut_to_the_operator_that_fails(name, settings, flags, said, 
         assert (done.returncode, said in done.stdout) == (1, True), done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "status", "said"),
-    [
-        pytest.param("detached", 0, "nothing fails", marks=pytest.mark.long),
-        ("missing", 2, "there is no backend"),
-    ],
+    ("name", "status", "said"), [("detached", 0, "nothing fails"), ("missing", 2, "there is no backend")]
 )
 def test_a_graph_that_does_not_fail_is_not_cut(name, status, said, tmp_path: Path) -> None:
     out = tmp_path / "script.py"

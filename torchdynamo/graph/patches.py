@@ -69,6 +69,9 @@ PATCHES: dict[str, Patch] = {
     "torch._inductor.graph.SubgraphLowering.__init__": Patch(
         "takes positions of inputs that a backward may write to for positions of a body's arguments"
     ),
+    "torch._higher_order_ops.invoke_subgraph.InvokeSubgraphHOP.gen_schema": Patch(
+        "traces a body once more for each call of it in older versions, to see what it writes to"
+    ),
     "torch.ops.mkldnn._is_mkldnn_acl_supported": Patch(
         "decides that frozen float32 weights are packed for MKL, which is slow on CPUs of other makers than Intel"
     ),

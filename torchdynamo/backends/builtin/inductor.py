@@ -35,6 +35,7 @@ from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_arguments import bodies_keep_arguments
+from torchdynamo.backends.region_schemas import bodies_have_one_schema
 from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
 from torchdynamo.backends.registry import register_backend, rests_on
 from torchdynamo.backends.rewrites import WantedRewrites, rewritten
@@ -121,7 +122,8 @@ class Compilation(NamedTuple):
                 )
             order = () if self.recorded else ready.order
             outlined(ready.module, self.gm, self.regions, patches)
-            with disk_caches(ready, inputs, patches, wrapped=self.recorded or bool(order)), noting() as found:
+            caches = disk_caches(ready, inputs, patches, wrapped=self.recorded or bool(order))
+            with caches, bodies_have_one_schema(), noting() as found:
                 made: Any = compile_fx(
                     ready.module,
                     ready.inputs,
