@@ -56,8 +56,7 @@ def call_again(calls: Sequence[CachedCall], load: Callable[[Source], Any], check
             if interrupts.came():
                 raise
             raise CallRaised(f"{call.function} raised {type(error).__name__}") from None
-        if not same_constant(found, call.result):
-            raise AnotherResult(f"{call.function} returned something else")
+        require_same(call, found)
 
 
 def compare_constants(calls: Sequence[ConstantCall], load: Callable[[Source], Any]) -> None:
@@ -73,8 +72,13 @@ def compare_constants(calls: Sequence[ConstantCall], load: Callable[[Source], An
             if interrupts.came():
                 raise
             raise AnotherResult(f"{call.function} raised {type(error).__name__}") from None
-        if not same_constant(found, call.result):
-            raise AnotherResult(f"{call.function} returned something else")
+        require_same(call, found)
+
+
+def require_same(call: CachedCall | ConstantCall, found: Any) -> None:
+    """Raise AnotherResult if a call has given something else than it gave when it was captured."""
+    if not same_constant(found, call.result):
+        raise AnotherResult(f"{call.function} returned something else")
 
 
 def arguments(call: CachedCall, load: Callable[[Source], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
