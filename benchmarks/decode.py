@@ -186,7 +186,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def first_call(compiled: Callable[..., Any], token: torch.Tensor, settle: Callable[[], Any]) -> dict[str, float]:
-    """The first call of a process: by the clock, and in processor seconds of the process itself."""
+    """Measure the first call of a process: by the clock, and in processor seconds of the process itself."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # Triton's is in it
         settle()

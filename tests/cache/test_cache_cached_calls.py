@@ -11,7 +11,7 @@ Both = tuple[dict[str, Outcome], dict[str, Outcome]]
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """What became of the programs in two processes."""
+    """Return what became of the programs in two processes."""
     return twice(tmp_path_factory.mktemp("cached_calls"), {**AS_THEY_ARE, **NOT_CALLED_TWICE, **THAT_RAISE})
 
 

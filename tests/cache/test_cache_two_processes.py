@@ -14,7 +14,7 @@ WRITES = torch.__version__ >= "2.13"  # before, what Inductor compiles is not wr
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
-    """What became of the programs in two processes.
+    """Return what became of the programs in two processes.
 
     What stays as it is comes first, and tells what it imports. What replaces functions of libraries comes last.
     """
@@ -59,7 +59,7 @@ def test_functions_that_are_replaced_in_a_library_are_not_taken_for_its_own(
 
 @pytest.fixture(scope="module")
 def hashed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Outcome]]:
-    """What became of the programs in processes with one seed of hashes, another, and the first again."""
+    """Return what became of the programs in processes with one seed of hashes, another, and the first again."""
     folder = tmp_path_factory.mktemp("hashed")
     write(folder, HASHES, after=False)
     return [run(folder, list(HASHES), {"PYTHONHASHSEED": seed}) for seed in "171"]

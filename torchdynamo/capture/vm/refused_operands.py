@@ -1,4 +1,4 @@
-"""What Python says of operands that no class takes."""
+"""Ask Python what it says of operands that no class takes."""
 
 from __future__ import annotations
 
