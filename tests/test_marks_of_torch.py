@@ -7,7 +7,7 @@ import contextlib
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -226,31 +226,119 @@ def breaks(x):
     return x + 1
 
 
-def breaks_in_a_block(x):
-    log = []
+def breaks_in_a_block(x, is_error=True):
+    with torch._dynamo.error_on_graph_break(is_error):
+        return breaks(x)
+
+
+def allowed_in_a_block(x):
+    return breaks_in_a_block(x, False)
+
+
+def allowed_in_a_loop(x):
+    for _ in range(3):
+        with torch._dynamo.error_on_graph_break(False):
+            torch._dynamo.graph_break()
+        x = x + 1
+    return x
+
+
+def allowed_to_branch(x):
+    with torch._dynamo.error_on_graph_break(False):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+def whole_blocks(x):
+    asked = torch._dynamo.eval_frame._get_error_on_graph_break
+    found = []
     try:
         with torch._dynamo.error_on_graph_break(True):
-            torch._dynamo.graph_break()
-    finally:
-        log.append(torch._dynamo.eval_frame._get_error_on_graph_break())
-        LOG.extend(log)
-    return x + 1
+            found.append(asked())
+            with torch._dynamo.error_on_graph_break(False):
+                found.append(asked())
+            raise ValueError
+    except ValueError:
+        found.append(asked())
+    return x + 1, found
 
 
-LOG: list[bool] = []
+needs_blocks = pytest.mark.skipif(not hasattr(torch._dynamo, "error_on_graph_break"), reason="new in PyTorch 2.9")
 
 
+@needs_blocks
 def test_breaks_can_be_made_errors() -> None:
-    if not hasattr(torch._dynamo, "error_on_graph_break"):
-        pytest.skip("new in PyTorch 2.9")
     torchdynamo.reset()
     decorated = torch._dynamo.error_on_graph_break(True)(breaks)
-    for fn in (lambda x: decorated(x), breaks_in_a_block):
+    for fn in (lambda x: decorated(x), breaks_in_a_block, lambda x: breaks_in_a_block(x * 2)):
         with pytest.raises(exc.Unsupported, match="graph_break"):
             torchdynamo.compile(fn, backend="eager")(X)
         assert torch._dynamo.eval_frame._get_error_on_graph_break() is False
-    assert LOG == [False]  # the blocks that were open have ended, and in their order
     assert torch.equal(torchdynamo.compile(breaks, backend="eager")(X), X + 1)
+
+
+@needs_blocks
+@pytest.mark.parametrize("fn", [allowed_in_a_block, allowed_in_a_loop, allowed_to_branch])
+def test_breaks_can_be_allowed_within_what_makes_them_errors(fn: Callable[..., torch.Tensor]) -> None:
+    torchdynamo.reset()
+    with torch._dynamo.error_on_graph_break(True):
+        for _ in range(2):
+            assert torch.equal(torchdynamo.compile(fn, backend="eager")(X), fn(X))
+            assert torch._dynamo.eval_frame._get_error_on_graph_break()
+    torchdynamo.reset()
+    with pytest.raises(exc.Unsupported):
+        torchdynamo.compile(fn, backend="eager", fullgraph=True)(X)
+
+
+@needs_blocks
+def test_a_block_that_asks_for_errors_is_followed() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(whole_blocks, backend="eager", fullgraph=True)
+    for is_error in (False, True, False):
+        with torch._dynamo.error_on_graph_break(is_error):
+            result, found = compiled(X)
+            assert torch.equal(result, X + 1)
+            assert found == [True, False, is_error]
+
+
+# -- blocks that set torch.compile's settings --------------------------------------------------------------------------
+def settings_set(x):
+    with torch._dynamo.patch_dynamo_config(verbose=False), torch._dynamo.dont_skip_tracing():
+        x = x + 1
+    return decorated_with_settings(x) + torch._dynamo.dont_skip_tracing(adds)(x)
+
+
+def setting_unknown(x):
+    with torch._dynamo.patch_dynamo_config(nonexistent=1):
+        return x
+
+
+def setting_refused(x):
+    with torch._dynamo.patch_dynamo_config("recompile_limit", 1):
+        return x
+
+
+patches = getattr(torch._dynamo, "patch_dynamo_config", None)
+needs_patches = pytest.mark.skipif(patches is None, reason="new in PyTorch 2.8")
+decorated_with_settings = patches(verbose=False)(lambda x: x * 2) if patches else None
+
+
+@needs_patches
+def test_blocks_that_set_settings_end_no_graph() -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(settings_set, backend=backend, fullgraph=True)
+    assert torch.equal(compiled(X), settings_set(X))
+    assert len(backend.graphs) == 1
+
+
+@needs_patches
+@pytest.mark.parametrize("fn", [setting_unknown, setting_refused])
+def test_settings_are_refused_as_they_are_there(fn: Callable[..., torch.Tensor]) -> None:
+    with pytest.raises((ValueError, AttributeError)) as theirs:
+        fn(X)
+    with pytest.raises(theirs.type) as ours:
+        torchdynamo.compile(fn, backend="eager")(X)
+    assert str(ours.value) == str(theirs.value)
 
 
 # -- the stance --------------------------------------------------------------------------------------------------------

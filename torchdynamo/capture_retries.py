@@ -54,6 +54,7 @@ def follow(
     stops: StopPath = ()
     why: Why | None = None
     place: StopPath = ()  # stop of the first break
+    is_error = interop.breaks_are_errors()
     checking = compiler.fullgraph or not learned.record(code).not_speculated
     known = entries_of(code, compiler.owner_id)
     most = MOST_WHOLE_IF_ASKED if resume.origin(code).code in marks.ASKED else MOST_WHOLE
@@ -61,7 +62,7 @@ def follow(
     whole = settling and all(entry.why is None for entry in known)
     varying = drawn = frozenset[Source]()
     if compiler.dynamic is not False:
-        undivided = compiler.fullgraph or interop.breaks_are_errors()
+        undivided = compiler.fullgraph or is_error
         varying, drawn = (
             what_varies(code, compiler.owner_id, roots, undivided),
             dynamism_across_breaks.varying_at_entry(code, roots),
@@ -96,14 +97,14 @@ def follow(
                 continue
             place = place if why else end.restart
             why = why or why_of(end)
-            earlier = end.restart
+            earlier, is_error = end.restart, end.is_error
         except Restart as again:
             end = specialization.back() if specialization.fixed else None
             why = why or (why_of(end) if end else Why(NOT_MADE, {"what": again.what}, None))
             # An object made in an inlined call may not exist yet at a stop further out.
             inside = again.step < 0 or stops[:1] == (again.step,)
             earlier = end.restart if end else stops[: len(stops) // 2] if inside else (again.step,)
-        if compiler.fullgraph or interop.breaks_are_errors():
+        if compiler.fullgraph or is_error:
             return why
         if stops and earlier >= stops:
             earlier = stops[:-1]
@@ -115,7 +116,7 @@ def follow(
 
 def why_of(end: Break) -> Why:
     """Return a break as the reason to be shown to the user."""
-    return Why(end.reason, end.fields, end.where, end.callers, end.raises)
+    return Why(end.reason, end.fields, end.where, end.callers, end.raises, end.is_error)
 
 
 def can_deoptimize(captured: Capture, builder: GraphBuilder, whole: bool) -> bool:

@@ -345,7 +345,8 @@ def leave(code: CodeType, compiler: Compiler, why: Why, started: float) -> Any:
     """Leave a function to Python. In whole-graph mode raise Unsupported instead, unless the program
     itself will raise.
     """
-    if compiler.fullgraph or interop.breaks_are_errors():
+    is_error = interop.breaks_are_errors() if why.is_error is None else why.is_error
+    if compiler.fullgraph or is_error:
         error = unsupported(why, code)
         if why.raises:
             return raising_entry(code, error, compiler.owner_id)

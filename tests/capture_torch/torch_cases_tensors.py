@@ -99,7 +99,7 @@ def from_tensors(x):
 
 @case(X)
 def data(x):
-    return x.data + 1, x.detach().requires_grad, x.requires_grad, x.is_leaf
+    return x.data + 1, x.detach().requires_grad, x.requires_grad, x.is_leaf, x.output_nr, x.unbind(0)[1].output_nr
 
 
 @case(X, ORDER)

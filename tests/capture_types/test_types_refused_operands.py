@@ -73,7 +73,11 @@ def converted(x):
     return x, int(Index()), float(Index()), complex(Index()), int(Halves()), float(Halves()), complex(Halves())
 
 
-@pytest.mark.parametrize("fn", [asked_in_turn, repeated, searched, converted])
+def declined_by_name(x):
+    return x, [1].__eq__((1,)), (1,).__lt__([1]), {1}.__or__([1]), {}.__or__([1]), collections.deque([1]).__ne__([1])
+
+
+@pytest.mark.parametrize("fn", [asked_in_turn, repeated, searched, converted, declined_by_name])
 def test_operands_are_asked_in_turn(fn: Any) -> None:
     check(fn, (X,))
 
@@ -103,7 +107,20 @@ REFUSED = [
     lambda one: [].insert("a", one),
     lambda one: [1].pop(one),
     lambda one: {1}.discard([one]),
+    *(lambda one, held=held: held().__add__(one) for held in (list, tuple, collections.deque, torch.Size)),
+    *(lambda one, held=held: held().__mul__(one) for held in (list, tuple, collections.deque, torch.Size)),
+    *(lambda one, held=held: operator.imul(held(), one) for held in (list, collections.deque)),
+    lambda one: Plenty([1]).__add__((one,)),
+    lambda one: [1].__imul__("a"),
+    lambda one: issubclass(one, int),
+    lambda one: issubclass(one, (int, str)),
+    lambda one: issubclass(one, int | collections.abc.Sequence),
+    lambda one: issubclass(X + 1, int),
 ]
+
+
+class Plenty(list[Any]):
+    pass
 
 
 def named(*args, **kwargs):

@@ -13,7 +13,7 @@ from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.interpreter import OPS
 from torchdynamo.capture.show import show
-from torchdynamo.capture.vm import dict_aliases
+from torchdynamo.capture.vm import dict_aliases, interop
 from torchdynamo.capture.vm.call_records import Checking
 from torchdynamo.capture.vm.finalizers import locals_of_root, noticeable
 from torchdynamo.capture.vm.heap import Entity
@@ -105,11 +105,13 @@ def run_to_the_end(vm: Machine, frame: Frame, code: CodeType) -> Capture:
         check_finalizers(vm, frame)
         return Capture(code, vm, stopped_exit(vm, stop.frames), None, frame.cells)
     except Break as why:
+        why.is_error = interop.breaks_are_errors(vm.effects)
         why.restart = why.restart or where_to_stop(vm, frame, why.inner)
         raise
     except Raised as raised:
         escaped = Break("uncaught exception", type=raised.value.pytype.__name__)
         escaped.where, escaped.raises = frame.position(), True
+        escaped.is_error = interop.breaks_are_errors(vm.effects)
         escaped.restart = where_to_stop(vm, frame, [], vm.entity(raised.value))
         raise escaped from None
     finally:

@@ -51,3 +51,4 @@ class Why(NamedTuple):
     position: Position | None
     callers: tuple[Position, ...] = ()  # the calls that led there, outermost first
     raises: bool = False  # the program itself is going to raise there, as far as can be told
+    is_error: bool | None = None  # the program has asked for an error there; None: as it is when the frame begins

@@ -21,6 +21,7 @@ class Break(Exception):
         self.where: Any = None  # Position of the innermost frame, set while the exception passes it
         self.callers: tuple[Any, ...] = ()  # Positions of the calls that led there, outermost first
         self.raises = False  # the program itself will probably raise there
+        self.is_error = False  # the program has asked for an error where a graph ends there
         self.restart: StopPath = ()  # place where the next try must stop; empty if there is none
         self.inner: list[Any] = []  # inlined frames down to the break whose callers just return their result; no root
 

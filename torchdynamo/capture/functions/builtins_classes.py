@@ -90,7 +90,17 @@ def issubclass_(vm: Machine, cls: Value, classes: Value) -> Value:
 
 
 def subclass_of_value(vm: Machine, cls: Value, wanted: Any) -> bool:
+    """Return `issubclass(cls, wanted)`. An object that says nothing of bases is refused in Python's words."""
+    if isinstance(wanted, types.UnionType):
+        wanted = wanted.__args__
+    if type(wanted) is tuple:
+        return any(subclass_of_value(vm, cls, one) for one in wanted)
+    if cls.__class__ is not Known and type(wanted) in NO_OTHERS and vm.has_attribute(cls, "__bases__") is None:
+        raise vm.error(TypeError, "issubclass() arg 1 must be a class")
     return subclass_of(vm, vm.known(cls, "class"), wanted)
+
+
+NO_OTHERS = (type, abc.ABCMeta)  # metaclasses that ask classes, and objects with `__bases__`, only
 
 
 def ask_metaclass(vm: Machine, wanted: Any, method: str, about: Value) -> bool:

@@ -46,7 +46,7 @@ def count_turn(vm: Machine, frame: Frame) -> None:
     if loop.turns == 2:
         loop.operators, loop.second = vm.ops, last_node(vm)
     elif loop.turns > TURNS and vm.ops - loop.operators > OPERATORS and vm.builder.may_end:
-        if own_inputs(vm, loop) < OWN * loop.turns and not interop.breaks_are_errors():
+        if own_inputs(vm, loop) < OWN * loop.turns and not interop.breaks_are_errors(vm.effects):
             end = Break("unrolled loop", name=frame.raw.co_name, what=f"{vm.ops - loop.operators} operators")
             end.restart = (loop.step if frame.root else len(vm.frames[0].path) - 1,)
             raise end

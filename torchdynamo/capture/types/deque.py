@@ -9,7 +9,7 @@ from typing import Any
 from torchdynamo.capture.types.checked_iterators import Strict
 from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
-from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, write
+from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, times_over, write
 from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.emitted_calls import push, push_call, refill
 from torchdynamo.capture.vm.heap import Entity
@@ -17,6 +17,7 @@ from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import inverting, same_or_equal
+from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
 
@@ -219,7 +220,9 @@ def insert(vm: Machine, self: Object, at: Value, item: Value) -> Value:
 
 @models(DEQUE, "__add__")
 def concatenate(vm: Machine, self: Object, other: Value) -> Value:
-    if not issubclass(other.pytype, DEQUE) or self.pytype is not DEQUE:
+    if not issubclass(other.pytype, DEQUE):
+        return Known(NotImplemented)
+    if self.pytype is not DEQUE:
         raise Break("unsupported method", name="__add__", type=self.pytype.__name__)
     made = vm.as_object(copy(vm, self))
     extend(vm, made, other)
@@ -235,8 +238,11 @@ def repeat(vm: Machine, self: Object, times: Value) -> Value:
 
 @models(DEQUE, "__imul__")
 def imul(vm: Machine, self: Object, times: Value) -> Value:
+    count = vm.concrete(indexed(vm, plainly(vm, times)))
+    if not isinstance(count, int):
+        return Known(NotImplemented)
     most, items = limit(vm, self), resize(vm, self)
-    more = list(iterate(vm, self)) * vm.known(times, "count")
+    more = times_over(list(iterate(vm, self)), count)
     items[:] = more if most is None else more[max(0, len(more) - most) :]
     return self
 

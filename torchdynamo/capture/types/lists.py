@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from torchdynamo._native import type_name
 from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
 from torchdynamo.capture.types.sequence import (
@@ -57,7 +56,7 @@ def iadd(vm: Machine, self: Object, items: Value) -> Value:
 def imul(vm: Machine, self: Object, count: Value) -> Value:
     times = vm.concrete(indexed(vm, plainly(vm, count)))
     if not isinstance(times, int):
-        raise vm.error(TypeError, f"can't multiply sequence by non-int of type {type_name(count.pytype)!r}")
+        return Known(NotImplemented)
     write(vm, self)[:] = times_over(list(iterate(vm, self)), times)
     return self
 

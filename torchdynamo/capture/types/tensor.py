@@ -89,7 +89,6 @@ STATE = {
     "_base",
     "_cdata",
     "name",
-    "output_nr",
     "volatile",
     "_grad_fn",
     "retains_grad",

@@ -27,6 +27,7 @@ from torchdynamo.capture.vm.lookup import (
 )
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
+from torchdynamo.capture.vm.refused_operands import answered_by_method
 from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by, plainly
 from torchdynamo.capture.vm.signatures import check
 from torchdynamo.capture.vm.wrap import cannot_look, class_attribute, lift, refuse_unseen, wrap
@@ -189,7 +190,7 @@ def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str,
         check(vm, obj, args, kwargs, slot[1])
         if args[0].__class__ is Lazy and owner is not object:  # of a subclass that may only be passed on
             raise cannot_look(args[0])
-        return apply(vm, slot[1], obj, args, kwargs)
+        return answered_by_method(vm, obj, apply(vm, slot[1], obj, args, kwargs), args[1:])
     if policy.is_tensor_method(obj):
         return vm.emit("call_method", name, args, kwargs)
     pure = policy.PURE_TYPES

@@ -28,6 +28,7 @@ from torchdynamo.errors import ForbiddenFunction
 from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
+    from torchdynamo.capture.vm.effects import SideEffects
     from torchdynamo.capture.vm.machine import Machine
 
 Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
@@ -110,13 +111,21 @@ def calling_wrapped(free: str) -> Verdict:
     return row
 
 
-def call_decorated(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Call a function that a context of torch._dynamo decorates. `error_on_graph_break(True)` ends the graph."""
-    code = fn.obj.__code__
-    context = fn.obj.__closure__[code.co_freevars.index("self")].cell_contents if "self" in code.co_freevars else None
-    if getattr(context, "error_on_graph_break", False):
-        raise Break("disabled function", name="error_on_graph_break")
-    return calling_wrapped("func")(vm, fn, args, kwargs)
+def call_settings_block(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Return a null context in place of one that sets torch.compile's settings, or the function that it decorates.
+
+    Python is asked whether it takes these settings.
+    """
+    if fn.obj.__name__ != "patch_dynamo_config":
+        decorated = args[0] if args else kwargs.get("fn", NONE)
+        if decorated != NONE:
+            return decorated
+    real, named = list(map(vm.concretely, args)), {name: vm.concretely(kwargs[name]) for name in kwargs}
+    try:
+        fn.obj(*real, **named)
+    except (AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise vm.refused(error) from None
+    return vm.call(Known(contextlib.nullcontext), [], {})
 
 
 def index_by_tensors(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -135,13 +144,33 @@ def indices_stay_tensors() -> contextlib.AbstractContextManager[Any]:
 
 
 INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"  # a mode under which indices stay tensors
-FOLLOWED = frozenset({(INDEXING, "__torch_function__")})
+METHODS_OF_BLOCK = tuple(
+    f"ErrorOnGraphBreakDecoratorContextManager.{name}" for name in ("__init__", "__enter__", "__exit__")
+)
+# Functions of torch._dynamo that are followed like the program's own, by module.
+FOLLOWED = {
+    INDEXING: ("TransformGetItemToIndex.__torch_function__",),
+    "torch._dynamo.decorators": (
+        "error_on_graph_break",
+        *METHODS_OF_BLOCK,
+    ),
+    "torch._dynamo.utils": ("_get_error_on_graph_break", "_set_error_on_graph_break"),
+    "torch._dynamo.external_utils": ("wrap_dunder_call_ctx_manager", "inner"),
+}
 # Functions of torch._dynamo that programs call, by qualified name.
 BY_NAME: dict[tuple[str, str], Verdict] = {
-    (INDEXING, "apply"): index_by_tensors,
+    (INDEXING, "ModIndex.apply"): index_by_tensors,
     ("torch._dynamo.external_utils", "is_compiling"): constant_true,
     ("torch._dynamo.decorators", "graph_break"): call_graph_break,
-    ("torch._dynamo.external_utils", "inner"): call_decorated,
+    ("torch._dynamo.decorators", "patch_dynamo_config"): call_settings_block,
+    ("torch._dynamo.decorators", "dont_skip_tracing"): call_settings_block,
+    ("torch._dynamo.decorators", "disable_nested_graph_breaks"): call_settings_block,
+    ("torch._dynamo.decorators", "override_cudagraphs"): call_null_context,
+    **{
+        ("torch._dynamo.decorators", f"{block}.{method}"): nothing
+        for block in ("DynamoConfigPatchProxy", "CudagraphOverrideContextManager")
+        for method in ("__enter__", "__exit__")
+    },
     ("torch._dynamo.compiled_autograd", "_disable"): call_null_context,
     ("torch._dynamo.mutation_guard", "patched_init"): calling_wrapped("init"),
     ("torch._dynamo.mutation_guard", "patched_setstate"): calling_wrapped("setstate"),
@@ -270,8 +299,9 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
     module = fn.__module__ or ""
     if module == SCHEDULES and fn.__name__ == "step":
         return call_schedule
-    if module.startswith("torch._dynamo") and (module, fn.__name__) not in FOLLOWED:
-        return BY_NAME.get((module, fn.__name__), call_disabled)
+    if module.startswith("torch._dynamo"):
+        name = fn.__qualname__.rpartition("<locals>.")[2]
+        return None if name in FOLLOWED.get(module, ()) else BY_NAME.get((module, name), call_disabled)
     return None
 
 
@@ -339,7 +369,10 @@ def stance() -> Stance:
 STANCES = "torch._dynamo.eval_frame"
 
 
-def breaks_are_errors() -> bool:
-    """Return whether `torch._dynamo.error_on_graph_break(True)` is on."""
+def breaks_are_errors(effects: SideEffects | None = None) -> bool:
+    """Return whether `torch._dynamo.error_on_graph_break(True)` is on, perhaps by a frame with these effects."""
     asked: Any = getattr(sys.modules.get(STANCES), "_get_error_on_graph_break", None)
-    return asked is not None and bool(asked())
+    if asked is None:
+        return False
+    written = None if effects is None else effects.written(asked.__globals__, "_error_on_graph_break")
+    return bool(written.obj if written.__class__ is Known else asked())

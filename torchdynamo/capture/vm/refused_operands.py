@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo._native import type_name
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.value import Value
+from torchdynamo.core.value import Known, Value
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -26,12 +26,32 @@ def refused_operands(vm: Machine, fn: Any, *operands: Value) -> Raised:
     refused = refused_sequence(fn, *(each.pytype for each in operands))
     if refused is not None:
         return vm.error(TypeError, refused)
-    standing = [type(type_name(each.pytype), (), {})() for each in operands]
     try:
-        fn(*standing)
+        fn(*map(standing_for, operands))
     except TypeError as error:
         return vm.refused(error)
     raise Break("unknown call", name=called(fn))
+
+
+def answered_by_method(vm: Machine, fn: Any, answer: Value, others: list[Value]) -> Value:
+    """Return what a method of an operator, called by its name, gives: a sequence's own raises where it leaves an
+    operand to its class, instead of saying NotImplemented.
+
+    answer: what its model gives. Raises Raised with the TypeError.
+    """
+    if answer.__class__ is not Known or answer.obj is not NotImplemented:
+        return answer
+    if issubclass(fn.__objclass__, SEQUENCES):
+        try:
+            fn(fn.__objclass__(), *map(standing_for, others))
+        except TypeError as error:
+            raise vm.refused(error) from None
+    return answer
+
+
+def standing_for(operand: Value) -> Any:
+    """Return an object whose class has the name of an operand's, and nothing else."""
+    return type(type_name(operand.pytype), (), {})()
 
 
 def refused_sequence(fn: Any, *sides: type) -> str | None:
