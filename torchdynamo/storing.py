@@ -15,7 +15,7 @@ from weakref import ref
 from torchdynamo import config
 from torchdynamo.backends import artifacts
 from torchdynamo.bytecode.qualnames import qualname_of
-from torchdynamo.cache.store import compiled, coverage, eviction, files, frames, graphs, keys, notes, places
+from torchdynamo.cache.store import compiled, coverage, devices, eviction, files, frames, graphs, keys, notes, places
 from torchdynamo.cache.store.operators import custom_operators
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import NotStorable, NotYetStorable
@@ -217,6 +217,7 @@ def written_sections(entry: NewEntry) -> tuple[dict[str, bytes], list[CodeType]]
         first_run=entry.first_run,
         leaving=called.leaving,
         constant_calls=vm.constant_calls,
+        devices=devices.devices_of(gm),
     )
     sections, known = frames.dump(frame)
     uncovered = next(coverage.not_covered(vm.followed.values(), code, known), None)

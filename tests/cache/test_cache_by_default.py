@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torchdynamo
 from torchdynamo import _native, events, storing
 from torchdynamo.backends.artifacts import digest_of
-from torchdynamo.cache.store import eviction, files, keys, places
+from torchdynamo.cache.store import devices, eviction, files, places
+from torchdynamo.cache.store.rows import Unresolved
 
 X = torch.ones(3)
 ROOT = os.getuid() == 0
@@ -179,20 +181,35 @@ def test_a_forked_process_reads_and_writes_as_its_parent_does(home: Path) -> Non
     assert call(2) == 1
 
 
-def test_a_forked_process_has_its_parents_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CUDA calls itself not initialized there."""
-    keys._visible_devices.cache_clear()
-    try:
-        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-        assert keys.parts_of_process("eager")["devices"] == ""
-        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda at: f"device {at}")
-        assert keys.parts_of_process("eager")["devices"] == "['device 0']"
-        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-        assert keys.parts_of_process("eager")["devices"] == "['device 0']"
-    finally:
-        keys._visible_devices.cache_clear()
+def test_a_graph_on_the_cpu_is_found_whether_cuda_is_in_use_or_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling with AOTAutograd begins to use CUDA, where there is a GPU; a process that finds all does not."""
+    assert call(1) == 0
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda at: f"device {at}")
+    assert call(1) == 1
+
+
+def test_a_graph_on_other_gpus_is_none_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    gm = torch.fx.symbolic_trace(lambda x: x + 1)
+    (node,) = gm.graph.find_nodes(op="placeholder")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(devices, "visible", lambda: "one")
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for device, expected in (("cpu", ""), ("cuda:0", "one")):
+            node.meta["example_value"] = torch.empty(2, device=device)
+            assert devices.devices_of(gm) == expected
+    devices.check_visible("one")
+    with pytest.raises(Unresolved, match="other devices"):
+        devices.check_visible("another")
+    monkeypatch.setattr(devices, "visible", refuse)
+    devices.check_visible("")
+    with pytest.raises(Unresolved, match="not to be had"):
+        devices.check_visible("one")
+
+
+def refuse() -> str:
+    raise RuntimeError("Cannot re-initialize CUDA in forked subprocess.")
 
 
 def test_threads_share_one_store(home: Path) -> None:

@@ -85,7 +85,7 @@ def test_no_torch(tmp_path: Path) -> None:
 
 
 def test_no_compiler(tmp_path: Path) -> None:
-    found = fault(*examined_here(tmp_path, PATH=str(tmp_path)))
+    found = fault(*examined_here(tmp_path, PATH=str(tmp_path), CXX=""))
     assert found["check"] == "compiler"
     assert found["text"] == "no C++ compiler: g++ is not on PATH"
     assert found["remedy"] == "apt install g++"

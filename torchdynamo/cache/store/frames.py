@@ -20,6 +20,7 @@ from torchdynamo.backends.ensemble import operator_names
 from torchdynamo.backends.run import Leaving
 from torchdynamo.bytecode.instruction import Item
 from torchdynamo.cache.store.calls_again import AnotherResult, call_again, compare_constants, guards_of_results
+from torchdynamo.cache.store.devices import check_visible
 from torchdynamo.cache.store.instructions import GRAPH, items_of, plain_items, renamed
 from torchdynamo.cache.store.operators import digest_of
 from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolved, unwrapped
@@ -87,6 +88,7 @@ class StoredFrame(NamedTuple):
     first_run: Any = None  # what compiles the function again once this call has set something up
     leaving: Sequence[Leaving] = ()  # what an error of its graph calls on its way out
     constant_calls: Sequence[ConstantCall] = ()
+    devices: str = ""  # GPUs that its graph needs, as devices.py tells them
 
 
 def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
@@ -115,6 +117,7 @@ def dump(frame: StoredFrame) -> tuple[dict[str, bytes], list[CodeType]]:
         tuple(frame.targets.items()),
         tuple(map(tuple, frame.leaving)),
         tuple(map(tuple, frame.constant_calls)),
+        frame.devices,
         tuple(code),
     )
     number = writer.pool.number(content)
@@ -289,7 +292,7 @@ class LoadedFrame:
         """
         content = self.reader.pool[self.number]
         call, self.variables, self.items, why, answers, orders, cached, operators, targets, *content = content
-        leaving, constant, known = content
+        leaving, constant, devices, known = content
         if not all(is_order_of_hashes(*each) for each in orders):
             raise Unresolved("hashes have another seed, and put a set in another order")
         self.known = [ref(each) for each in (self.code, *known)]
@@ -298,6 +301,7 @@ class LoadedFrame:
         self.leaving = [Leaving(*each) for each in leaving]
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
+        check_visible(devices)
         self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
         program = lower(self.guards, self.bound, self.code)
         self.hold(program)

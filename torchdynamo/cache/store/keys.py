@@ -127,7 +127,6 @@ def parts_of_process(backend: str) -> dict[str, str]:
     return {
         **{f"config.{name}": _text(value) for name, value in config.knobs().items() if name not in NO_MATTER},
         "marked functions": ", ".join(marked),
-        "devices": _devices(),
         "smallest number": repr(sys.float_info.min / 2),  # 0.0 under torch.set_flush_denormal
         "settings of Inductor": inductor_settings(),
         "distributed": str(backend != "eager" and dist.is_available() and dist.is_initialized()),  # ddp_buckets.py
@@ -212,16 +211,3 @@ def _processor() -> str:
         return platform.processor()
     lines = (line for line in text.partition("\n\n")[0].splitlines() if line.startswith(("flags", "Features")))
     return " ".join(sorted(next(lines, "").partition(":")[2].split()))
-
-
-def _devices() -> str:
-    """Return the GPUs that are in use; before the first use there are none for what is captured.
-
-    Those of its parent are a forked process's, though CUDA calls itself not initialized there.
-    """
-    return _visible_devices() if torch.cuda.is_initialized() or _visible_devices.cache_info().currsize else ""
-
-
-@functools.cache
-def _visible_devices() -> str:
-    return str([str(torch.cuda.get_device_properties(at)) for at in range(torch.cuda.device_count())])
