@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import os
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,3 +164,36 @@ def test_torch_compile_before_inside_and_around() -> None:
         assert torch.compile(double, backend="eager", fullgraph=True)(x).tolist() == [2] * 3
     assert compiled(x).tolist() == [2] * 3
     assert not hook_is_in()
+
+
+COMING_AND_GOING = """
+import itertools, threading
+from concurrent.futures import ThreadPoolExecutor
+from hooking import Swapper
+from test_hook_chain import EXPECTED, one, other
+from torch._C._dynamo.eval_frame import set_eval_frame as set_torchs
+from torchdynamo.eval_frame import set_eval_frame as set_ours
+from torchdynamo.hook.install import hook_is_in
+
+swapper, workers = Swapper((one, other)), [ThreadPoolExecutor(1), ThreadPoolExecutor(1)]
+ON = {set_ours: swapper, set_torchs: False}  # torch's is in, and compiles nothing
+STEPS = [(worker, setter) for worker in workers for setter in ON]
+for word in itertools.product(STEPS, repeat=5):
+    on = set()
+    for step in (*word, *word):  # a second time in the state that the first has left
+        worker, setter = step
+        worker.submit(setter, None if step in on else ON[setter]).result()
+        on ^= {step}
+        for each in workers:
+            found = each.submit(one, 1).result()
+            assert found == ("one", 1) or ((each, set_ours) in on and found == EXPECTED), (found, word)
+    assert not on and not hook_is_in(), word
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_both_come_and_go_in_two_threads_in_any_order() -> None:
+    places = [os.fspath(Path(__file__).parent), os.fspath(Path(__file__).parents[2])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*places, *sys.path])}
+    ran = subprocess.run([sys.executable, "-c", COMING_AND_GOING], env=environment, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -315,6 +315,10 @@ static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, 
 
 static inline Py_ssize_t td_code_instructions(PyCodeObject *code) { return Py_SIZE(code); }
 
+/* NULL stands for CPython's evaluator: another hook may leave once more than it came in. */
+#define TD_NULL_EVALUATES 1
+static inline void td_frame_try(PyThreadState *tstate, _PyFrameEvalFunction eval, TdRawFrame **place) {}
+
 #else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
 
 typedef PyFrameObject TdRawFrame;
@@ -402,6 +406,35 @@ static inline int td_frame_stand(PyFrameObject *object, Py_ssize_t instruction, 
 static inline Py_ssize_t td_code_instructions(PyCodeObject *code)
 {
     return PyBytes_GET_SIZE(code->co_code) / (Py_ssize_t)sizeof(_Py_CODEUNIT);
+}
+
+#define TD_NULL_EVALUATES 0
+
+/* Give an evaluator a frame that raises before its first instruction, of which tracers hear nothing. The frame is at
+ * `place` meanwhile. */
+static inline void td_frame_try(PyThreadState *tstate, _PyFrameEvalFunction eval, TdRawFrame **place)
+{
+    static PyCodeObject *code = NULL;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int collects = PyGC_Disable();
+    PyObject *globals = PyDict_New();
+    if (code == NULL)
+        code = PyCode_NewEmpty("<torchdynamo>", "tried", 1);
+    TdRawFrame *frame = globals == NULL || code == NULL ? NULL : PyFrame_New(tstate, code, globals, NULL);
+    if (frame != NULL) {
+        *place = frame;
+        tstate->tracing++;
+        PyErr_SetNone(PyExc_RuntimeError);
+        Py_XDECREF(eval(tstate, frame, 1));
+        tstate->tracing--;
+        *place = NULL;
+    }
+    Py_XDECREF((PyObject *)frame);
+    Py_XDECREF(globals);
+    if (collects)
+        PyGC_Enable();
+    PyErr_Restore(type, value, traceback);
 }
 
 #endif

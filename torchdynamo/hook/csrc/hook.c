@@ -336,6 +336,8 @@ PyObject *td_eval_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
     if (TD_UNLIKELY(td_chained) && td_came_round(frame))
         return td_eval(_PyEval_EvalFrameDefault, tstate, frame, throwing);
     if (thread == NULL || thread->callback == NULL || throwing) {
+        if (!TD_NULL_EVALUATES && throwing && td_is_tried(frame))
+            return NULL;
         if (TD_UNLIKELY(td_needed == 0))
             td_hook_remove();
         return td_run_frame(tstate, frame, throwing);

@@ -158,6 +158,7 @@ void td_hook_awaited(void);
 int td_others_are_in(void);                                         /* frames pass through another hook than ours */
 PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing); /* past our hook */
 int td_came_round(TdRawFrame *frame);                               /* the chain of hooks is a loop */
+int td_is_tried(TdRawFrame *frame);                                 /* it has come, which is all it is there for */
 int td_thread_init(PyObject *module);
 
 /* Put a setting on the thread and get back the one before. Steals, and gives, the reference. */

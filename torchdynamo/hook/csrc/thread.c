@@ -13,6 +13,9 @@ static _PyFrameEvalFunction below = NULL;  /* what our hook passes frames on to 
 static _PyFrameEvalFunction bottom = NULL; /* the same, when we came in with nobody above us */
 static int buried = 0;                     /* somebody came in above us, and may pass frames to us for ever */
 static _Thread_local TdRawFrame *passing = NULL;
+static _Thread_local TdRawFrame *tried = NULL; /* a frame that only shows whether frames are passed to us */
+static _Thread_local int tried_came = 0;
+static int came_round = 0;                 /* what is below passes frames to us */
 static int suspended = 0;                  /* how often the hook is kept out, whoever needs it */
 static _Thread_local int suspended_here = 0;
 static int awaited = 0;                    /* frames that are on their way to the hook, and have to find it in */
@@ -23,21 +26,41 @@ static void set_below(_PyFrameEvalFunction eval)
     td_chained = eval != _PyEval_EvalFrameDefault;
 }
 
+/* Does somebody above us pass frames to us? */
+static int is_passed_to(_PyFrameEvalFunction above)
+{
+    tried_came = 0;
+    if (above != _PyEval_EvalFrameDefault)
+        td_frame_try(PyThreadState_Get(), above, &tried);
+    return tried_came;
+}
+
+int td_is_tried(TdRawFrame *frame) { return tried == frame && (tried_came = 1); }
+
+/* Where NULL does not evaluate, another hook must find in what it has put in: torch's, that leaves once more than it came,
+ * has NULL put in. So we do not go on top of one that passes frames to us, which would then leave without us seeing it. */
 static void hook_install(void)
 {
     PyInterpreterState *interp = PyInterpreterState_Get();
     _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
     if (current == td_eval_frame || suspended)
         return;
-    if (!buried)
+    if (!TD_NULL_EVALUATES && buried && is_passed_to(current))
+        return;
+    if (!TD_NULL_EVALUATES || !buried) {
         bottom = current;
+        buried = 0;
+    }
     set_below(current);
+    came_round = 0;
     _PyInterpreterState_SetEvalFrameFunc(interp, td_eval_frame);
 }
 
 static void hook_take_out(void)
 {
     PyInterpreterState *interp = PyInterpreterState_Get();
+    if (!TD_NULL_EVALUATES && came_round) /* what was below us came in above us, too, and is not there any more */
+        set_below(bottom = _PyEval_EvalFrameDefault);
     if (_PyInterpreterState_GetEvalFrameFunc(interp) == td_eval_frame)
         _PyInterpreterState_SetEvalFrameFunc(interp, below);
     else
@@ -115,7 +138,7 @@ int td_others_are_in(void)
     return top == td_eval_frame ? td_chained : top != _PyEval_EvalFrameDefault;
 }
 
-int td_came_round(TdRawFrame *frame) { return passing == frame; }
+int td_came_round(TdRawFrame *frame) { return passing == frame && (came_round = 1); }
 
 PyObject *td_run_frame(PyThreadState *tstate, TdRawFrame *frame, int throwing)
 {
