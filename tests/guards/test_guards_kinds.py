@@ -145,6 +145,7 @@ OBJECTS: list[Any] = [
     {LyingKey(): 0}, {LyingKey(): 0, "b": 1}, LyingDict(), LyingDict(a=1), LyingDict(a=1, b=2), {Str("a"): 1}, {NAN: 1},
     OrderedDict(a=1), OrderedDict(a=1, b=2), moved_to_end("a", "b"), moved_to_end("b", "a"), defaultdict(int, a=1),
     collections.Counter("aab"), set(), {1}, {True}, {1, 2}, {"a"}, {KEY_OBJECT}, {RED, 1}, {NAN}, {(1, 2)},
+    {PLAIN}, frozenset({PLAIN, 1}),
     deque(), deque([1]), deque([1, 2], 2), bytearray(b"a"), memoryview(b"a"),
     plain_function, other_function, copied_function(), len, math.sin, operator.add, torch.add, torch.nn, torch,
     str.join, int.__add__, Plain.method, PLAIN.method, "a".join, functools.partial(len), property(), object(),

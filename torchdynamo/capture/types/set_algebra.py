@@ -97,7 +97,9 @@ def relation(names: str, holds: Any, sets_only: bool = False) -> None:
 def of_frozen(method: Any, holds: Any) -> Any:
     """Return a model that compares a frozenset: with a constant at once, with others by their items."""
 
-    def row(vm: Machine, self: Known, other: Value) -> Value:
+    def row(vm: Machine, self: Value, other: Value) -> Value:
+        if self.__class__ is not Known:
+            raise Break("unsupported method", name=method.__name__, type="frozenset")
         if other.__class__ is Known:
             return vm.run_pure(method, [self, other], {})
         return boolean(holds(dict.fromkeys(self.obj).keys(), dict(keys(vm, other)).keys()))

@@ -13,6 +13,7 @@ from torchdynamo.capture.types.checked_iterators import CheckedIterator
 from torchdynamo.capture.types.items import items_of as dict_items_of
 from torchdynamo.capture.types.items import whole
 from torchdynamo.capture.types.keys import by_code, entry_key, key_error, sourceable
+from torchdynamo.capture.types.set_members import guarded_members, holds, holds_objects, is_unread
 from torchdynamo.capture.types.set_orders import is_set, keys_in_order, order_giving, real_item, record_change
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.machine import Machine
@@ -39,9 +40,11 @@ TELLING = (int, str, float, bool, bytes, type(None), *weakrefs.KINDS)  # equal t
 
 @enters(frozenset)
 def enter_frozenset(vm: Machine, obj: Any, source: Source) -> Value:
-    if type(obj) is not frozenset or not all(sourceable(item) for item in obj):
+    if type(obj) is not frozenset or not (all(map(sourceable, obj)) or holds_objects(obj)):
         raise Break("unsupported type", type=type(obj).__name__)
     vm.guard(source, "TYPE_MATCH", frozenset)
+    if holds_objects(obj):
+        return vm.heap.adopt(obj, source)
     vm.guard(source, "SET_CONTENTS", obj)
     return Known(obj, source)
 
@@ -189,7 +192,18 @@ def hashed(vm: Machine, value: Object) -> list[tuple[Any, Value]]:
 
 @models(set, "__contains__")
 def contains(vm: Machine, self: Object, item: Value) -> Value:
-    return boolean(searched(vm, item) in items_of(vm, self))
+    key = searched(vm, item)
+    return boolean(holds(vm, self, key, item) if is_unread(vm, self) else key in items_of(vm, self))
+
+
+@models(frozenset, "__contains__")
+def frozen_contains(vm: Machine, self: Value, item: Value) -> Value:
+    """Look for an item in a constant, or in a frozenset of objects that was there."""
+    if self.__class__ is not Known:
+        return contains(vm, vm.as_object(self), item)
+    if item.__class__ is Known:
+        return vm.run_pure(frozenset.__contains__, [self, item], {})
+    return boolean(searched(vm, item) in {vm.hkey(lift(vm, each)) for each in self.obj})
 
 
 def searched(vm: Machine, item: Value) -> Any:
@@ -204,7 +218,12 @@ def searched(vm: Machine, item: Value) -> Any:
 
 @models(set, "__len__")
 def length(vm: Machine, self: Object) -> Value:
-    return Known(len(items_of(vm, self)))
+    return Known(len(guarded_members(vm, self) if is_unread(vm, self) else items_of(vm, self)))
+
+
+@models(frozenset, "__len__")
+def frozen_length(vm: Machine, self: Value) -> Value:
+    return Known(len(self.obj)) if self.__class__ is Known else length(vm, vm.as_object(self))
 
 
 @models(set, "add")

@@ -209,7 +209,7 @@ TdLookup td_dict_look_up(PyObject *dict, const TdItem *key);
 PyObject *td_dict_find(PyObject *dict, const TdItem *key); /* the value alone */
 PyObject *td_dict_find_object(PyObject *dict, PyObject *key, Py_ssize_t *place); /* by identity; borrowed, or NULL */
 PyObject *td_dict_at(PyObject *dict, Py_ssize_t position, int of_key); /* a key in order, or what is under it */
-int td_dict_lacks_object(PyObject *dict, PyObject *key); /* 1: it is sure not to be a key; ints go by their value */
+int td_dict_lacks_object(PyObject *dict, PyObject *key); /* 1: it is sure not to be a key; ints go by their value. Of a set: not to be in it, by identity */
 int td_dict_has_number(PyObject *dict, PyObject *number); /* 1: an int is sure to be a key */
 int td_keys_init(PyObject *module);
 

@@ -140,12 +140,27 @@ int td_dict_has_number(PyObject *dict, PyObject *number)
     return found.told && found.value != NULL;
 }
 
+static int set_lacks_object(PyObject *set, PyObject *obj)
+{
+    PyObject *found;
+    Py_ssize_t position = 0;
+    Py_hash_t hash;
+    if (PyLong_CheckExact(obj))
+        return 0;
+    while (_PySet_NextEntry(set, &position, &found, &hash))
+        if (found == obj)
+            return 0;
+    return 1;
+}
+
 /* A tensor's hash is where it is, and so is a class's, turned round: whatever has one of these may say it is equal. */
 int td_dict_lacks_object(PyObject *dict, PyObject *key)
 {
     PyObject *found, *value;
     Py_ssize_t position = 0;
     Py_hash_t hash, turned = TD_HASH_OF_PLACE(key);
+    if (PyAnySet_Check(dict))
+        return set_lacks_object(dict, key);
     if (!PyDict_Check(dict))
         return 0;
     if (PyLong_CheckExact(key)) {
