@@ -33,7 +33,6 @@ def program(x: torch.Tensor) -> torch.Tensor:
 
 
 X = torch.ones(3)
-in_this_torch = pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
 
 
 def call() -> tuple[int, list[str]]:
@@ -336,7 +335,6 @@ def compiled_call(**settings: Any) -> tuple[int, list[str], list[str]]:
     )
 
 
-@in_this_torch
 def test_a_damaged_blob_costs_one_warning_and_is_written_again(store: Path) -> None:
     assert compiled_call() == (0, [], [])
     assert compiled_call() == (1, [], [])
@@ -350,7 +348,6 @@ def test_a_damaged_blob_costs_one_warning_and_is_written_again(store: Path) -> N
     assert compiled_call() == (1, [], [])
 
 
-@in_this_torch
 @pytest.mark.parametrize("change", [{"structure": 1}, {"runtime": {}}, {"forward": {}}, {"format": 7}])
 def test_data_that_a_backend_cannot_read_is_a_miss_without_a_warning(store: Path, change: dict[str, Any]) -> None:
     compiled_call()
@@ -362,7 +359,6 @@ def test_data_that_a_backend_cannot_read_is_a_miss_without_a_warning(store: Path
     assert "what its backend has compiled" in told[0]
 
 
-@in_this_torch
 def test_settings_of_the_compilers_are_in_the_key(store: Path) -> None:
     from torch._functorch import config as of_aot_autograd
     from torch._inductor import config as of_inductor
@@ -374,7 +370,6 @@ def test_settings_of_the_compilers_are_in_the_key(store: Path) -> None:
     assert compiled_call() == (1, [], [])
 
 
-@in_this_torch
 def test_what_tune_has_chosen_is_in_the_key(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(database.VARIABLE, str(tmp_path / "choices.sqlite3"))
     tuned = {"options": {"tuned": True}}
@@ -387,7 +382,6 @@ def test_what_tune_has_chosen_is_in_the_key(store: Path, tmp_path: Path, monkeyp
     assert compiled_call()[0] == 1
 
 
-@in_this_torch
 def test_kernels_are_for_a_number_of_threads(store: Path) -> None:
     threads = torch.get_num_threads()
     try:
@@ -403,7 +397,6 @@ def test_kernels_are_for_a_number_of_threads(store: Path) -> None:
         torch.set_num_threads(threads)
 
 
-@in_this_torch
 def test_what_follows_the_buckets_of_ddp_is_not_stored(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which a process group replaces
     weight = torch.ones(3, requires_grad=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from programs_changed import CHANGED, HASHES, REPLACED
 from programs_errors import ERRORS
 from programs_unchanged import INDUCTOR, UNCHANGED
 from two_processes import Outcome, run, twice, write
-
-WRITES = torch.__version__ >= "2.13"  # before, what Inductor compiles is not written
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +16,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], 
     What stays as it is comes first, and tells what it imports. What replaces functions of libraries comes last.
     """
     changed = {f"changed_{name}": program for name, program in CHANGED.items()}
-    unchanged = {**UNCHANGED, **ERRORS, **(INDUCTOR if WRITES else {})}
+    unchanged = {**UNCHANGED, **ERRORS, **INDUCTOR}
     return twice(tmp_path_factory.mktemp("programs"), {**unchanged, **changed, **REPLACED})
 
 
@@ -75,7 +72,6 @@ def test_the_same_seed_of_hashes_puts_sets_in_the_same_order(hashed: list[dict[s
         assert (hashed[0][name].compiled, hashed[2][name].hits) == (1, 1), name
 
 
-@pytest.mark.skipif(not WRITES, reason="what Inductor compiles is not written there")
 def test_what_inductor_has_compiled_is_found(both: tuple[dict[str, Outcome], dict[str, Outcome]]) -> None:
     first, second = both
     for name in INDUCTOR:

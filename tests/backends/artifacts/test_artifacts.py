@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from programs import PROGRAMS
 
 from torchdynamo.backends import artifacts
 from torchdynamo.backends.artifacts.artifact import BlobFile, CannotStore
 from torchdynamo.backends.artifacts.inductor import kernels, wrapper_code
 
-pytestmark = pytest.mark.skipif(torch.__version__ < "2.13", reason="what Inductor compiles is not written there")
 SCRIPT = Path(__file__).parent / "process.py"
 # Compiled in each run of the tests; the others in long runs.
 QUICK = frozenset(

@@ -28,7 +28,6 @@ from torchdynamo.backends.artifacts.inductor import wrapper_code
 from torchdynamo.backends.artifacts.inductor.kernels import library_of, load_kernel
 from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_extern, namespace
 from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
-from torchdynamo.graph import torch_compat
 
 THREADS = re.compile(r"#pragma omp parallel num_threads\((\d+)\)")
 MAGIC = importlib.util.MAGIC_NUMBER  # of the bytecode of this Python
@@ -45,8 +44,6 @@ def graph_of(run: Any) -> Any:
 def encode_code(run: Any, blobs: dict[str, bytes]) -> Value:
     """Return what AOTAutograd calls as data. Raises CannotStore if it needs more than kernels of the CPU."""
     graph = graph_of(run)
-    if torch_compat.INDUCTOR_HAS_OLD_EDGES:
-        raise CannotStore("what Inductor compiles in this PyTorch has another form")
     if graph.device_types - {"cpu"}:
         raise CannotStore(f"kernels run on {', '.join(sorted(graph.device_types - {'cpu'}))}")
     if graph.frozen_param_names or graph.torchbind_constants or graph.opaque_value_type_classes:
