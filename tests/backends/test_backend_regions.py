@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchdynamo
-from torchdynamo.backends.region_schemas import bodies_have_one_schema
+from torchdynamo.backends.region_bodies import bodies_have_one_schema
 from torchdynamo.backends.regions import outcome_of
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph import torch_compat

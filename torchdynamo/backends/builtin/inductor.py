@@ -34,8 +34,7 @@ from torchdynamo.backends.option_sets import choices, tuned_in, with_choice
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.recursion_limit import recursion_limit_restored
-from torchdynamo.backends.region_arguments import bodies_keep_arguments
-from torchdynamo.backends.region_schemas import bodies_have_one_schema
+from torchdynamo.backends.region_bodies import bodies_have_one_schema, bodies_keep_arguments
 from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
 from torchdynamo.backends.registry import register_backend, rests_on
 from torchdynamo.backends.rewrites import WantedRewrites, rewritten

@@ -8,8 +8,7 @@ from typing import Any
 
 from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.types.mapping_proxy import OfMapping
-from torchdynamo.capture.vm import call as calls
-from torchdynamo.capture.vm import namespaces
+from torchdynamo.capture.vm import inlining, namespaces
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup
 from torchdynamo.capture.vm.machine import Machine
@@ -53,7 +52,7 @@ def signature(vm: Machine, fn: Value, *, follow_wrapped: Value = TRUE, **kwargs:
             names and vm.known(vm.getattr(names[0][1], "_kind"), "kind") in (KINDS["first"], KINDS["plain"])
         ):
             return make_signature(vm, inner, names[skip:])
-    return calls.inline(vm, Known(inspect.signature), [fn], {"follow_wrapped": follow_wrapped, **kwargs})
+    return inlining.inline(vm, Known(inspect.signature), [fn], {"follow_wrapped": follow_wrapped, **kwargs})
 
 
 def is_plain(vm: Machine, fn: Value) -> bool:

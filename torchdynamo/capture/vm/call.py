@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchdynamo._native import type_name
-from torchdynamo.capture.frame import Frame, FunctionCall, FunctionParts
 from torchdynamo.capture.torch import numpy_arrays, numpy_numbers, overrides, wrappers
-from torchdynamo.capture.vm import dict_aliases, finalizers, interop, model, process_settings
-from torchdynamo.capture.vm.binding import bind
+from torchdynamo.capture.vm import finalizers, interop, model, process_settings
 from torchdynamo.capture.vm.descriptors import describe
 from torchdynamo.capture.vm.foreign import unknown_callable, unknown_maker
+from torchdynamo.capture.vm.inlining import guard_defaults, inline
 from torchdynamo.capture.vm.lift import lift_made
 from torchdynamo.capture.vm.lookup import (
     INSTANCE_METHOD,
@@ -30,7 +28,7 @@ from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
 from torchdynamo.capture.vm.refused_operands import answered_by_method
 from torchdynamo.capture.vm.scalar_subclasses import plain_seen_by, plainly
 from torchdynamo.capture.vm.signatures import check
-from torchdynamo.capture.vm.wrap import cannot_look, class_attribute, lift, refuse_unseen, wrap
+from torchdynamo.capture.vm.wrap import cannot_look, class_attribute, lift, refuse_unseen
 from torchdynamo.core import policy
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break
@@ -41,9 +39,6 @@ from torchdynamo.hook.install import Compiled
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
-
-MAX_DEPTH = 200
-DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 def call(vm: Machine, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -76,64 +71,87 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
     if again is not None:
         check(vm, obj, args, kwargs)
         return inline(vm, Known(again), args, kwargs)
-    kind = type(obj)
     if numpy_arrays.is_function(obj):
         return numpy_arrays.call(vm, obj, args, kwargs)
-    if kind is types.FunctionType:
-        again = model.NAMED.get((obj.__module__, obj.__qualname__))
-        if again is not None:
-            return inline(vm, Known(again), args, kwargs)
-        verdict = interop.verdict(obj)
-        if verdict is not None:
-            return verdict(vm, fn, args, kwargs)
-        if policy.is_graph_function(obj):
-            if fn.source is not None:
-                guard_defaults(vm, obj, fn.source)
-            name: str = obj.__name__
-            if torch.Tensor.__dict__.get(name) is not obj:
-                return vm.emit("call_function", obj, args, kwargs)
-            method = model.MODELS.get((torch._C.TensorBase, name))
-            return method(vm, *args, **kwargs) if method else vm.emit("call_method", name, args, kwargs)
-        if wrappers.is_operation(obj):
-            return wrappers.operate(vm, obj, args, kwargs)
-        vm.direct = direct
-        return inline(vm, fn, args, kwargs)
-    if kind in DESCRIPTORS:
-        return call_descriptor(vm, fn, args, kwargs)
-    if isinstance(obj, type):
-        return instantiate(vm, obj, args, kwargs)
+    by_kind = BY_KIND.get(type(obj)) or (instantiate if isinstance(obj, type) else call_instance)
+    answer = by_kind(vm, fn, args, kwargs, direct)
+    return call_unmodelled(vm, fn, args, kwargs) if answer is None else answer
+
+
+def call_function(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
+    """Call a function in Python: an operator of the graph, one that a mark or a name decides about, or its own code."""
+    obj = fn.obj
+    again = model.NAMED.get((obj.__module__, obj.__qualname__))
+    if again is not None:
+        return inline(vm, Known(again), args, kwargs)
+    verdict = interop.verdict(obj)
+    if verdict is not None:
+        return verdict(vm, fn, args, kwargs)
+    if policy.is_graph_function(obj):
+        if fn.source is not None:
+            guard_defaults(vm, obj, fn.source)
+        name: str = obj.__name__
+        if torch.Tensor.__dict__.get(name) is not obj:
+            return vm.emit("call_function", obj, args, kwargs)
+        method = model.MODELS.get((torch._C.TensorBase, name))
+        return method(vm, *args, **kwargs) if method else vm.emit("call_method", name, args, kwargs)
+    if wrappers.is_operation(obj):
+        return wrappers.operate(vm, obj, args, kwargs)
+    vm.direct = direct
+    return inline(vm, fn, args, kwargs)
+
+
+def call_method(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
+    """Call a bound method of a function in Python."""
+    owner = lift(vm, fn.obj.__self__)
+    vm.direct = direct
+    return call(vm, lift(vm, fn.obj.__func__), [owner, *args], kwargs)
+
+
+def call_builtin(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value | None:
+    """Call a function in C: an operator of torch, or a method bound to a type or an object. None: there is no model."""
+    obj = fn.obj
     if policy.is_torch_operator(obj):
         return vm.emit("call_function", obj, args, kwargs)
-    if kind is types.BuiltinFunctionType and isinstance(obj.__self__, type):
-        slot = model.find_slot(obj.__self__, obj.__name__)
-        if obj.__name__ == "__new__" and args and args[0].__class__ is Known:
+    owner, name = obj.__self__, obj.__name__
+    if isinstance(owner, type):
+        if name == "__new__" and args and args[0].__class__ is Known:
             refuse_unsafe(vm, obj, args[0].obj)
+        slot = model.find_slot(owner, name)
         if slot[0] == "model":
             check(vm, obj, args, kwargs)
-            first = [Known(obj.__self__)] if obj.__name__ != "__new__" else []
-            return apply(vm, slot[1], obj, [*first, *args], kwargs)
-    if kind is Compiled:
-        return interop.call_compiled(vm, fn, args, kwargs)
-    if kind is types.MethodType:
-        owner = lift(vm, obj.__self__)
-        vm.direct = direct
-        return call(vm, lift(vm, obj.__func__), [owner, *args], kwargs)
-    if kind is types.MethodWrapperType and type(obj.__self__) is types.GetSetDescriptorType:
-        return overrides.access(vm, obj, args)
-    row = model.MODELS.get((kind, "__call__"))
-    if row is not None and kind is not types.BuiltinFunctionType:
-        return row(vm, fn, *args, **kwargs)
-    if kind is types.BuiltinFunctionType:
-        slot = model.find_slot(type(obj.__self__), obj.__name__)
-        if slot[0] == "model":  # a method of an object that a module has, which gives it out as a function
-            check(vm, obj, args, kwargs)
-            return apply(vm, slot[1], obj, [lift(vm, obj.__self__), *args], kwargs)
+            return apply(vm, slot[1], obj, args if name == "__new__" else [Known(owner), *args], kwargs)
+    slot = model.find_slot(type(owner), name)
+    if slot[0] == "model":  # a method of an object that a module has, which gives it out as a function
+        check(vm, obj, args, kwargs)
+        return apply(vm, slot[1], obj, [lift(vm, owner), *args], kwargs)
+    return None
+
+
+def call_wrapper(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value | None:
+    """Call a slot's method that is bound to an object. None: there is no model."""
+    if type(fn.obj.__self__) is types.GetSetDescriptorType:
+        return overrides.access(vm, fn.obj, args)
+    return call_instance(vm, fn, args, kwargs, direct)
+
+
+def call_instance(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value | None:
+    """Call an object of another class than functions have. None: there is no model."""
+    if policy.is_torch_operator(fn.obj):
+        return vm.emit("call_function", fn.obj, args, kwargs)
+    row = model.MODELS.get((type(fn.obj), "__call__"))
+    return None if row is None else row(vm, fn, *args, **kwargs)
+
+
+def call_unmodelled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call what has no model: by its substitute, or now, if it has no side effects. Raises Break otherwise."""
+    obj = fn.obj
     again = interop.substitute(obj)
     if again is not None:
         return inline(vm, Known(again), args, kwargs)
     if policy.is_pure(obj):
         return run_pure(vm, obj, args, kwargs)
-    if kind is INSTANCE_METHOD and args and is_opaque_value(args[0].pytype):
+    if type(obj) is INSTANCE_METHOD and args and is_opaque_value(args[0].pytype):
         return run_opaque(vm, obj, args, kwargs)
     raise Break("unknown call", name=called(obj))
 
@@ -174,7 +192,7 @@ def call_by_class(vm: Machine, fn: Object, args: list[Value], kwargs: dict[str, 
     raise unknown_callable(cls)
 
 
-def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_descriptor(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call an unbound method of a type in C: `list.append`, `str.join`, `torch.Tensor.add`."""
     obj = fn.obj
     owner, name = obj.__objclass__, obj.__name__
@@ -237,90 +255,9 @@ def run_opaque(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]
     return run_pure(vm, fn, args, kwargs)
 
 
-def inline(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Execute a Python function's own code symbolically, in the same graph."""
-    obj, source = fn.obj, fn.source
-    code = obj.__code__
-    if source is not None:
-        vm.guard(source, "FUNCTION_MATCH", obj)
-    closure: dict[str, Value] = {}
-    if code.co_freevars:
-        for index, name in enumerate(code.co_freevars):
-            cell = obj.__closure__[index]
-            if source is None:
-                closure[name] = vm.wrap_cell(cell, None)
-            else:
-                closure[name] = vm.wrap_cell(cell, Source("item", Source("attr", source, "__closure__"), index))
-
-    def default(index: int) -> Value:
-        real = obj.__defaults__[index]
-        if source is None:
-            return lift(vm, real)
-        vm.guard(Source("attr", source, "__defaults__"), "LENGTH", len(obj.__defaults__))  # they count from the end
-        return wrap(vm, real, Source("item", Source("attr", source, "__defaults__"), index))
-
-    def kwdefault(name: str) -> Value:
-        real = obj.__kwdefaults__[name]
-        if source is None:
-            return lift(vm, real)
-        dict_aliases.note_lookup(vm, obj.__kwdefaults__, Source("attr", source, "__kwdefaults__"))
-        return wrap(vm, real, Source("key", Source("attr", source, "__kwdefaults__"), name))
-
-    def qualname() -> str:
-        """Return the function's qualified name for a TypeError, and guard its defaults, which lead to it."""
-        if source is not None:
-            guard_signature(vm, obj, source)
-            vm.guard(Source("attr", source, "__qualname__"), "EQUALS_MATCH", obj.__qualname__)
-        return str(obj.__qualname__)
-
-    parts = FunctionParts(
-        code,
-        vm.globals_of(obj, source),
-        qualname,
-        len(obj.__defaults__ or ()),
-        default,
-        frozenset(obj.__kwdefaults__ or ()),
-        kwdefault,
-        closure,
-    )
-    return enter_function(vm, parts, fn, args, kwargs)
-
-
-def guard_signature(vm: Machine, fn: types.FunctionType, source: Source) -> None:
-    """Guard how many defaults a function has, and for which keywords, since its arguments do not fit."""
-    for name, kind, said in (("__defaults__", "LENGTH", len), ("__kwdefaults__", "DICT_KEYS", tuple)):
-        place, defaults = Source("attr", source, name), getattr(fn, name)
-        if defaults is None:
-            vm.guard(place, "EQUALS_MATCH", None)
-        else:
-            vm.guard(place, kind, said(defaults))
-
-
-def guard_defaults(vm: Machine, fn: types.FunctionType, source: Source) -> None:
-    """Guard the defaults of an operator written in Python: no capture looks into it, but a backend does."""
-    place = Source("attr", source, "__defaults__")
-    vm.guard(place, *(("EQUALS_MATCH", None) if fn.__defaults__ is None else ("ID_MATCH", fn.__defaults__)))
-
-
-def enter_function(vm: Machine, parts: FunctionParts, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """Bind the arguments and execute the body; of a generator function, make the generator."""
-    flags = parts.code.co_flags
-    if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
-        raise Break("coroutine", name=parts.code.co_name)
-    if len(vm.frames) > MAX_DEPTH:
-        raise Break("inlining too deep", name=parts.code.co_name)
-    direct, vm.direct = vm.direct, False
-    vm.followed[id(parts.code)] = parts.code
-    frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
-    if flags & inspect.CO_GENERATOR:
-        frame.made_by = FunctionCall(fn, args, kwargs)
-        return vm.new(types.GeneratorType, items=None, payload=frame)
-    frame.direct = direct
-    return vm.run(frame)
-
-
-def instantiate(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def instantiate(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Execute `cls(*args, **kwargs)`: `__call__` of the metaclass, `__new__`, then `__init__`."""
+    cls = fn.obj
     meta_call = guarded_lookup(vm, type(cls), "__call__")
     if type(meta_call) is types.FunctionType:
         row = model.FUNCTIONS.get(id(meta_call))
@@ -384,3 +321,15 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
 
 
 ABSTRACT = 1 << 20  # Py_TPFLAGS_IS_ABSTRACT
+
+BY_KIND = {
+    types.FunctionType: call_function,
+    types.MethodType: call_method,
+    types.BuiltinFunctionType: call_builtin,
+    types.MethodWrapperType: call_wrapper,
+    types.MethodDescriptorType: call_descriptor,
+    types.WrapperDescriptorType: call_descriptor,
+    types.ClassMethodDescriptorType: call_descriptor,
+    Compiled: interop.call_compiled,
+}
+"""How callables of these classes are called, unless a row of `model` says more of the one at hand."""

@@ -58,7 +58,7 @@ def our_graph_break(vm: Machine) -> Value:
 model.enters(Compiled)(enter_singleton)
 
 
-def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call a function compiled by us: what it was made of is inlined. A disabled one ends the graph."""
     if fn.obj in marks.DISABLED or not fn.obj.callback:
         raise Break("disabled function", name=called(fn.obj))

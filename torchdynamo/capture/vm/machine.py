@@ -21,6 +21,7 @@ from torchdynamo.capture.vm import (
     dict_aliases,
     generator_frames,
     imports,
+    inlining,
     interop,
     iteration,
     keys,
@@ -96,9 +97,9 @@ class Machine(CaptureState):
 
     run = interpreter.run
     call = calls.call
-    inline = calls.inline
+    inline = inlining.inline
     run_pure = calls.run_pure
-    enter_function = calls.enter_function
+    enter_function = inlining.enter_function
     getattr = attributes.getattr_
     setattr = attribute_writes.setattr_
     delattr = attribute_writes.delattr_
