@@ -190,7 +190,8 @@ def test_what_substitutes_a_function_of_c_is_followed() -> None:
     assert backend.graphs == [["mul"]]
 
 
-def test_a_leaf_function_runs_in_python() -> None:
+@pytest.mark.parametrize(("backend", "whole"), [("eager", False), ("eager", True), ("aot_eager", True)])
+def test_a_leaf_function_runs_in_python(backend: str, whole: bool) -> None:
     make = getattr(torch._dynamo.decorators, "leaf_function", None)
     if make is None:
         pytest.skip("new in PyTorch 2.13")
@@ -205,10 +206,37 @@ def test_a_leaf_function_runs_in_python() -> None:
     def _(x):
         return (torch.empty_like(x),)
 
-    compiled = torchdynamo.compile(lambda x: leaf(x * 2)[0] * 3, backend="eager")
+    compiled = torchdynamo.compile(lambda x: leaf(x * 2)[0] * 3, backend=backend, fullgraph=whole)
     for count in (1, 2):
-        assert torch.equal(compiled(X), X * 9)
+        x = X.clone().requires_grad_()
+        result = compiled(x)
+        assert torch.equal(result, X * 9)
         assert len(ran) == count
+        result.sum().backward()
+        assert torch.equal(x.grad, X * 6)
+
+
+@torch._dynamo.nonstrict_trace
+def with_dicts(given, times=2):
+    torch._dynamo.graph_break()
+    return {"a": given["x"] * times, 1: [given["y"], 3], "c": "text"}, given["x"].dim()
+
+
+def calls_with_dicts(x):
+    given = {"x": x}
+    given["y"] = x + 1
+    found, dims = with_dicts(given, times=3)
+    return found, found["a"] + found[1][0] * found[1][1] + len(found["c"]) + dims
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_function_of_the_graph_takes_and_gives_dicts(backend: str) -> None:
+    compiled = torchdynamo.compile(calls_with_dicts, backend=backend, fullgraph=True)
+    for _ in range(2):
+        (found, result), (theirs, wanted) = compiled(X), calls_with_dicts(X)
+        assert torch.equal(result, wanted)
+        assert list(found) == list(theirs)
+        assert found[1][1:] == theirs[1][1:]
 
 
 def test_is_compiling_is_true_while_capturing_only() -> None:

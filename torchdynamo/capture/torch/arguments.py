@@ -241,6 +241,8 @@ def from_example(vm: Machine, node: torch.fx.Node, example: Any) -> Value:
         if not any(item.__class__ is not Known for item in items):
             return lift(vm, example)
         return vm.new(cls, items)
+    if cls is dict and all(type(key) in CONSTANTS for key in example):
+        return vm.make_dict([(Known(key), from_example(vm, *vm.builder.getitem(node, key))) for key in example])
     if cls in symbols.TYPES:
         return symbols.from_node(vm, node, example)
     raise Break("unsupported type", type=cls.__name__)

@@ -188,7 +188,7 @@ def call_marked(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Val
     if reason:
         raise Break(reason, name=called(obj))
     if reason is not None:
-        return inline_or_emit(vm, fn, args, kwargs)
+        return (call_leaf if hasattr(obj, LEAF) else inline_or_emit)(vm, fn, args, kwargs)
     if obj in marks.DISABLED:
         raise Break("disabled function", name=obj.__qualname__)
     if obj in marks.DISALLOWED:
@@ -200,6 +200,19 @@ def call_marked(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Val
     if getattr(obj, "__code__", None) in marks.SKIPPED:
         raise Break("skipped function", name=obj.__qualname__)
     return None
+
+
+LEAF = "_torchdynamo_leaf_fake_fn"  # where `leaf_function` keeps what tells the metadata of its results
+
+
+def call_leaf(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """End the graph at a leaf function, which runs in Python; a graph that has to be whole calls it.
+
+    Inductor has no code for such a call.
+    """
+    if vm.builder.may_end:
+        raise Break("disabled function", name=called(fn.obj))
+    return emit_call(vm, fn, args, kwargs)
 
 
 def inline_or_emit(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -320,7 +333,7 @@ def skips_itself(fn: Any) -> bool:
 # Sets of torch._dynamo.trace_rules, by the ids of functions: what is done with a call of one.
 SETS = {
     "_disallowed_callable_ids": "disallowed function",
-    "_leaf_function_ids": "disabled function",
+    "_leaf_function_ids": "",
     "_nonstrict_trace_callable_ids": "",  # followed, or an operation of the graph
     "_allowed_callable_ids": "",
 }
