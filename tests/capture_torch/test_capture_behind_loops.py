@@ -13,7 +13,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
-from torchdynamo.bytecode.versions import OUTLINES
+from torchdynamo.bytecode.versions import ONE_FRAME_SHOWN, OUTLINES
 
 X = torch.arange(3.0)
 PROGRAMS: list[tuple[Callable[..., Any], int]] = []
@@ -348,7 +348,9 @@ def outcome(fn: Callable[..., Any], n: int) -> Any:
         return str(fn(X.clone(), n))
     except (ValueError, UnboundLocalError) as error:
         ours = [
-            (each.name, each.lineno) for each in traceback.extract_tb(error.__traceback__) if each.name == fn_name(fn)
+            (each.name, each.lineno)
+            for each in traceback.extract_tb(error.__traceback__)
+            if each.name == fn_name(fn) and ONE_FRAME_SHOWN  # else what is behind the loop has a frame of its own
         ]
         return type(error), str(error), ours
 

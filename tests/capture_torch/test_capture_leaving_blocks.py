@@ -48,7 +48,7 @@ def settings(x: Tensor) -> Tensor:
 
 
 def context(x: Tensor) -> Tensor:
-    with decimal.localcontext(prec=5):
+    with decimal.localcontext(decimal.Context(prec=5)):
         return torch.linalg.inv(x)
 
 

@@ -64,6 +64,8 @@ def _rotate(e: StreamWriter, depth: int) -> None:
 
 
 def _jump(e: StreamWriter, label: Label) -> None:
+    if _HAS("YIELD_FROM") and _waits_inside(e.neighbour(-1)):
+        return  # it jumps back itself
     if _HAS("JUMP_ABSOLUTE"):
         name = "JUMP_ABSOLUTE"
     elif e.forward(label):
@@ -75,8 +77,16 @@ def _jump(e: StreamWriter, label: Label) -> None:
     e.raw(name, e.labels[label])
 
 
+def _exc_match(e: StreamWriter, _: None) -> None:
+    if not _HAS("JUMP_IF_NOT_EXC_MATCH"):  # which the branch after it becomes
+        e.row("EXC_MATCH")
+
+
 def _branch(e: StreamWriter, arg: tuple[str, Label]) -> None:
     cond, label = arg
+    if e.neighbour(-1).op == "EXC_MATCH" and _HAS("JUMP_IF_NOT_EXC_MATCH"):
+        e.raw("JUMP_IF_NOT_EXC_MATCH", e.labels[label])
+        return
     if cond in ("true", "false"):
         to_bool(e)
     elif not (_HAS("POP_JUMP_IF_NONE") or _HAS("POP_JUMP_FORWARD_IF_NONE")):
@@ -110,6 +120,10 @@ def _branch_keep(e: StreamWriter, arg: tuple[str, Label]) -> None:
         e.raw("POP_TOP")
 
 
+def _waits_inside(item: Instruction) -> bool:
+    return item.op == "YIELD" and item.arg is not None
+
+
 def _to_end(op: str) -> Writer:
     def write(e: StreamWriter, label: Label) -> None:
         e.raw(op, e.ends[label].target if label in e.ends else e.labels[label])
@@ -117,7 +131,16 @@ def _to_end(op: str) -> Writer:
     return write
 
 
+def _send(e: StreamWriter, label: Label) -> None:
+    if _HAS("YIELD_FROM"):
+        e.raw("YIELD_FROM")
+    else:
+        _to_end("SEND")(e, label)
+
+
 def _yield(e: StreamWriter, kind: str | None) -> None:
+    if kind is not None and _HAS("YIELD_FROM"):
+        return  # its SEND has become one
     number = rows.YIELD_NUMBERS[kind]
     alone = number == 1 and e.in_outermost_region()
     start = e.cleanup_start() if number > 1 and versions.SEND_END else None
@@ -138,10 +161,11 @@ MOVES: dict[str, Writer] = {
     "COPY": _copy,
     "SWAP": _swap,
     "ROTATE": _rotate,
+    "EXC_MATCH": _exc_match,
     "JUMP": _jump,
     "BRANCH": _branch,
     "BRANCH_KEEP": _branch_keep,
     "FOR_ITER": _to_end("FOR_ITER"),
-    "SEND": _to_end("SEND"),
+    "SEND": _send,
     "YIELD": _yield,
 }

@@ -144,6 +144,11 @@ def _format(d: Decoder, arg: int) -> None:
     d.emit("FORMAT", (rows.CONVERSIONS[arg & 3], bool(arg & 4)))
 
 
+def _jump_if_no_match(d: Decoder, arg: int) -> None:
+    d.emit("EXC_MATCH")
+    d.jump("BRANCH", "false", 2 * arg)
+
+
 def _convert(d: Decoder, arg: int) -> None:
     d.emit("CONVERT", rows.CONVERSIONS[arg])
 
@@ -184,6 +189,14 @@ def _cleanup_throw(d: Decoder, arg: int) -> None:
     """Read CLEANUP_THROW, after which comes END_SEND, or a jump there."""
     d.cleanups.add(d.offset >> 1)
     d.skip = "JUMP"
+
+
+def _yield_from(d: Decoder, arg: int) -> None:
+    """Read YIELD_FROM, which is SEND, YIELD_VALUE and a jump back in one."""
+    awaits = [inst.op for inst in d.instructions[-2:-1]] != ["GET_YIELD_FROM_ITER"]
+    d.jump("SEND", None, d.offset + 2)
+    d.emit("YIELD", "await" if awaits else "yield from")
+    d.jump("JUMP", None, d.offset)
 
 
 def _yield(d: Decoder, arg: int) -> None:
@@ -235,6 +248,7 @@ SPECIAL: dict[str, Action] = {
     "IS_OP": _is,
     "CONTAINS_OP": _contains,
     "KW_NAMES": _kw_names,
+    "JUMP_IF_NOT_EXC_MATCH": _jump_if_no_match,
     "CALL": _call,
     "CALL_METHOD": _call,
     "CALL_KW": _call_kw("CALL"),
@@ -254,6 +268,7 @@ SPECIAL: dict[str, Action] = {
     "END_FOR": _end_for,
     "NOP": _nop,
     "YIELD_VALUE": _yield,
+    "YIELD_FROM": _yield_from,
     "RESUME": _resume,
     "RETURN_GENERATOR": _return_generator,
     "POP_ITER": lambda d, arg: d.emit("POP"),

@@ -48,39 +48,42 @@ def has_stop_handler(code: CodeType) -> bool:
     return bool(begins) and any(raw[2 * entry.handler :].startswith(begins) for entry in table_entries(code))
 
 
-class _Block(NamedTuple):
-    handler: int | None  # None: the block of a handler that is running
+class BlockOnStack(NamedTuple):
+    """A block of the block stack: where exceptions go, cutting the stack to `depth`."""
+
+    handler: int | None  # an offset; None: the block of a handler that is running
     depth: int
 
 
-def block_entries(code: CodeType) -> Iterator[Entry]:
-    """Yield the regions of SETUP and POP_BLOCK instructions, found by following all paths from the start."""
+def blocks(code: CodeType) -> dict[int, tuple[BlockOnStack, ...]]:
+    """Return the block stack at each offset, found by following all paths from the start."""
     instructions = {instruction.offset: instruction for instruction in dis.get_instructions(code)}
-    blocks_at: dict[int, tuple[_Block, ...]] = {}
-    waiting: list[tuple[int, int, tuple[_Block, ...]]] = [(0, 0, ())]
+    blocks_at: dict[int, tuple[BlockOnStack, ...]] = {}
+    waiting: list[tuple[int, int, tuple[BlockOnStack, ...]]] = [(0, 0, ())]
     while waiting:
-        offset, depth, blocks = waiting.pop()
+        offset, depth, inside = waiting.pop()
         while offset in instructions and offset not in blocks_at:
-            blocks_at[offset] = blocks
+            blocks_at[offset] = inside
             instruction = instructions[offset]
             name, opcode, arg = instruction.opname, instruction.opcode, instruction.arg
             if name in _SETUPS:
-                block = _Block(instruction.argval, depth - _SETUPS[name])
-                waiting.append((instruction.argval, block.depth + _PUSHED, (*blocks, _Block(None, block.depth))))
-                blocks = (*blocks, block)
+                block = BlockOnStack(instruction.argval, depth - _SETUPS[name])
+                waiting.append((instruction.argval, block.depth + _PUSHED, (*inside, BlockOnStack(None, block.depth))))
+                inside = (*inside, block)
             elif opcode in dis.hasjrel or opcode in dis.hasjabs:
-                waiting.append((instruction.argval, depth + dis.stack_effect(opcode, arg, jump=True), blocks))
+                waiting.append((instruction.argval, depth + dis.stack_effect(opcode, arg, jump=True), inside))
             elif name in ("POP_BLOCK", "POP_EXCEPT", "END_ASYNC_FOR"):
-                blocks = blocks[:-1]
+                inside = inside[:-1]
             if name in _FINAL:
                 break
             depth += 0 if name == "GEN_START" else dis.stack_effect(opcode, arg, jump=False)
             offset += 2
-    return _ranges(blocks_at)
+    return blocks_at
 
 
-def _ranges(blocks_at: dict[int, tuple[_Block, ...]]) -> Iterator[Entry]:
-    """Yield maximal ranges of instructions with the same innermost block."""
+def block_entries(code: CodeType) -> Iterator[Entry]:
+    """Yield the regions of the block stack: maximal ranges of instructions with the same innermost block."""
+    blocks_at = blocks(code)
     start, current = 0, None
     for offset in range(0, max(blocks_at) + 4, 2):
         block = next((block for block in reversed(blocks_at.get(offset, ())) if block.handler is not None), None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from torchdynamo.bytecode import versions
-from torchdynamo.bytecode.instruction import Code, Instruction
+from torchdynamo.bytecode.instruction import Code, Instruction, Region
 
 Slot = str | tuple[str, int]
 Stack = tuple[Slot, ...]
@@ -48,8 +48,13 @@ def stacks(
         waiting += after(code, index, stack, effects)
         region = code.lookup(index)
         if region is not None:
-            waiting.append((region.handler, (*stack[: region.depth], *[VALUE] * (1 + region.lasti))))
+            waiting.append((region.handler, (*stack[: region.depth], *[VALUE] * pushed(region))))
     return found
+
+
+def pushed(region: Region) -> int:
+    """Return how many items the handler of a region finds on the stack above the region's."""
+    return 1 + region.lasti if versions.EXCEPTION_TABLE else 2 * versions.EXCEPTION_SLOTS
 
 
 def met(one: Slot, other: Slot) -> Slot:

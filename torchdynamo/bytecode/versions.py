@@ -52,16 +52,20 @@ HAS_PROLOGUE = V311
 # LOAD_FAST does not check whether the local is set; LOAD_FAST_CHECK does.
 LOAD_FAST_TRUSTS = V312
 
-# Exception handlers find one object on the stack (and the block stack is gone) since 3.11.
+# A table says where exceptions go; before 3.11, instructions put handlers on a block stack, and take them off.
 EXCEPTION_TABLE = V311
-# Before, these instructions begin a region. Captures do not follow them, and no continuation begins in a region.
-BLOCK_SETUPS: frozenset[str] = frozenset() if V311 else frozenset({"SETUP_FINALLY", "WITH_ENTER", "SETUP_ASYNC_WITH"})
+# What an exception is on the stack: from 3.11 one object; before, its traceback, itself, and above these its class. A
+# handler finds the one handled before in as many slots, and pops its class together with what it compares it with.
+EXCEPTION_SLOTS = 1 if V311 else 3
+EXCEPTION_AT = 1 if V311 else 2  # place of the exception itself, from the top
 
 # A continuation replaces the frame that calls it; if it cannot, its name shows what it is.
 ONE_FRAME_SHOWN = V311
 
 # What `with` keeps on the stack: a bound `__exit__`; from 3.14 the two slots of a call, which LOAD_SPECIAL pushes.
 EXIT_SLOTS = 2 if V314 else 1
+# How deep it is where `__exit__` is called with an exception: from 3.11 the raising instruction is on the stack, too.
+EXIT_DEPTH = 2 * EXCEPTION_SLOTS + EXCEPTION_TABLE + EXIT_SLOTS
 SPECIAL_METHODS: list[str] = list(getattr(opcode, "_special_method_names", ()))
 # Constants that have instructions of their own.
 COMMON_CONSTANTS: list[Any] = list(getattr(opcode, "_common_constants", (AssertionError,)))

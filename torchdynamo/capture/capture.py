@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.flow import loops, rebound
-from torchdynamo.bytecode.versions import BLOCK_SETUPS, EXCEPTION_TABLE
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE
 from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
@@ -166,11 +166,8 @@ def where_to_stop(vm: Machine, frame: Frame, inner: list[Frame], escaped: Entity
 
 
 def can_be_left(frame: Frame, step: int) -> bool:
-    """Return whether a continuation can begin after a step: not after one that puts a handler on the block stack, nor
-    where nobody knows what is on the stack then.
-    """
-    op = frame.code.instructions[frame.path[step]].op
-    return op in OPS and op not in BLOCK_SETUPS
+    """Return whether a continuation can begin after a step: not where nobody knows what is on the stack then."""
+    return frame.code.instructions[frame.path[step]].op in OPS
 
 
 def before_loops(frame: Frame, step: int) -> int:

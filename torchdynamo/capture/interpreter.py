@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdynamo.bytecode.instruction import Code, Instruction
-from torchdynamo.bytecode.versions import BLOCK_SETUPS
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE
+from torchdynamo.capture import block_stack
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.core.call_sites import call_site
@@ -51,7 +52,7 @@ def plan(code: Code) -> Plan:
     if found is None:
         found = []
         for inst in code.instructions:
-            handler, pops, pushes = UNKNOWN if inst.op in BLOCK_SETUPS else OPS.get(inst.op, UNKNOWN)
+            handler, pops, pushes = OPS.get(inst.op, UNKNOWN)
             found.append((handler, pops if isinstance(pops, int) else pops(inst.arg), pushes, inst))
         code.analyses["plan"] = found
     return found
@@ -179,6 +180,8 @@ def run_until_raise(vm: Machine, frame: Frame, given: Plan | None = None) -> Val
 def unwind(vm: Machine, frame: Frame, raised: Raised) -> bool:
     """Go to the handler of the current instruction, if there is one."""
     vm.note_raised(raised.value)
+    if not EXCEPTION_TABLE:
+        return block_stack.unwind(vm, frame, raised.value)
     region = frame.code.lookup(frame.pc)
     if region is None:
         return False

@@ -20,7 +20,7 @@ from torchdynamo.bytecode.stacks import LOOKUPS, looks_up_method, plain_lookup
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Callee
 from torchdynamo.capture.interpreter import MANY, OPS
-from torchdynamo.codegen import dynamism_across_breaks, resume, turns
+from torchdynamo.codegen import dynamism_across_breaks, resume, setups, turns
 from torchdynamo.codegen.emit import BOUND, GRAPH, CodeEmitter
 from torchdynamo.codegen.operands import COUNTED, PEEKS, operands, push_callee
 from torchdynamo.codegen.outline import load
@@ -127,13 +127,15 @@ class Exit:
         region = self.code.lookup(exit.at)
         handler = Label()
         start = RegionStart(handler, region.lasti, 0) if region is not None else None
+        if start is not None and not versions.EXCEPTION_TABLE:  # the stack is cut to what it is here
+            emit.items.append(start)
         for depth, value in enumerate(exit.stack[len(self.below) :], len(self.below)):
             if value is ABSENT:
                 emit.op("NULL")
                 continue
             emit.op("LOAD_FAST", f"__stack{depth}")
             emit.op("DELETE_FAST", f"__stack{depth}")  # a traceback would keep the frame, and this value, alive
-        if start is not None:
+        if start is not None and versions.EXCEPTION_TABLE:
             emit.items.append(start)
         if self.inner is not None:
             self.inner.call(emit)
@@ -146,6 +148,7 @@ class Exit:
             self.shape = self.shape[: region.depth]
             if len(self.below) < region.depth:
                 raise Restart(-1)
+            emit.items += setups.handled(region.depth)
             self.after(region.handler, region.depth, 2 if region.lasti else 1)
 
     def step(self, instruction: Instruction, needed: int, region: RegionStart | None) -> None:
@@ -154,6 +157,7 @@ class Exit:
         depth = len(self.shape)
         op, arg = instruction.op, instruction.arg
         end = [RegionEnd(region)] if region is not None else []
+        left = [Instruction("POP_BLOCK")] if end and not versions.EXCEPTION_TABLE else []  # by a jump
         if op == "RERAISE":
             emit.items += [Instruction(op, 0, self.first_raised(instruction)), *end]
             return
@@ -164,14 +168,14 @@ class Exit:
             other = Label()
             emit.items += [Instruction(op, (arg[0], other), instruction.position), *end]
             self.after(index + 1, depth, 0)
-            emit.items.append(other)
+            emit.items += [other, *left]
             self.after(self.code.targets[arg[1]], depth, 1 if op == "BRANCH_KEEP" else 0)
             return
         if op == "FOR_ITER":  # of a loop whose turns end in waits
             over = Label()
             emit.items += [Instruction(op, over, instruction.position), *end]
             self.after(index + 1, depth, 2)
-            emit.items.append(over)
+            emit.items += [over, *left]
             self.after(self.code.targets[arg], depth, 0)
             return
         if op in LOOKUPS:
@@ -180,7 +184,7 @@ class Exit:
         pushes = COUNTED[op](arg) if op in COUNTED else OPS[op][2]
         if pushes is None or pushes == MANY or op == "LOAD_SPECIAL":  # whether it pushes NULL is not known before
             raise Restart(-1)
-        emit.items += [Instruction(op, arg, instruction.position), *end]
+        emit.items += [*setups.alone(instruction), *end]
         if op in UNSETS:
             self.exit.locals.pop(arg, None)
         popped = operands(instruction) - (PEEKS[op](arg) if op in PEEKS else 0)

@@ -41,8 +41,8 @@ PEEKS: dict[str, Any] = {
     "FOR_ITER": lambda arg: 1,
     "SEND": lambda arg: 2,
     "GET_ANEXT": lambda arg: 1,
-    "EXC_MATCH": lambda arg: 1,
-    "WITH_EXIT": lambda arg: 3 + versions.EXIT_SLOTS,
+    "EXC_MATCH": lambda arg: versions.EXCEPTION_AT,
+    "WITH_EXIT": lambda arg: versions.EXIT_DEPTH,
 }
 # Instructions that push a variable number of values -> how many. LOAD_SUPER may push NULL, which cannot be passed on.
 COUNTED: dict[str, Callable[[Any], int]] = {

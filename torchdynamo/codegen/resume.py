@@ -20,6 +20,7 @@ from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
+from torchdynamo.codegen.setups import Setups, raised_again, setups_at
 from torchdynamo.codegen.unbound_cells import checked
 from torchdynamo.core.signals import Restart
 from torchdynamo.graph.tracebacks import Above
@@ -103,15 +104,22 @@ def continuation(
     return known[shape]
 
 
-def prologue_of(stack: tuple[bool, ...], start: Label, position: Any) -> list[Instruction]:
-    """Return instructions that restore the stack and jump to where the frame was left."""
+def prologue_of(stack: tuple[bool, ...], start: Label, position: Any, setups: Setups = ()) -> list[Instruction]:
+    """Return instructions that restore the stack and jump to where the frame was left.
+
+    If that is the last of the handlers, its exception, on top of the stack, is raised again.
+    """
     made: list[Instruction] = []
     for depth, null in enumerate(stack):
-        if null:
+        made += [Instruction("SETUP_FINALLY", label) for below, label in setups if below == depth]
+        if (depth, start) in setups:
+            made += raised_again(f"__stack{depth}")
+        elif null:
             made.append(Instruction("NULL"))
         else:
             made.append(Instruction("LOAD_FAST", f"__stack{depth}"))
             made.append(Instruction("DELETE_FAST", f"__stack{depth}"))
+    made += [Instruction("SETUP_FINALLY", label) for below, label in setups if below == len(stack)]
     made.append(Instruction("JUMP", start))
     for instruction in made:
         instruction.position = position
@@ -137,7 +145,8 @@ def make(code: CodeType, shape: ResumePoint) -> tuple[CodeType, ...]:
     items = checked(code)
     resumed = [item for item in items if isinstance(item, Instruction)][index]
     start, position = Label(), resumed.position
-    prologue = [*unset(names, unsure, position), *prologue_of(stack, start, position)]
+    setups = setups_at(decode(code), index, start, len(stack))
+    prologue = [*unset(names, unsure, position), *prologue_of(stack, start, position, setups)]
     length = sum(isinstance(item, Instruction) for item in prologue)
     at = items.index(resumed)
     arguments = (*names, *(f"__stack{depth}" for depth, null in enumerate(stack) if not null))

@@ -25,22 +25,27 @@ def push_exc_info(vm: Machine, frame: Frame, inst: Instruction, exc: Value) -> A
     return previous, exc
 
 
-@op("POP_EXCEPT", "previous --")
-def pop_except(vm: Machine, frame: Frame, inst: Instruction, previous: Value) -> None:
+@op("POP_EXCEPT", "*previous --", pops=lambda _: versions.EXCEPTION_SLOTS)
+def pop_except(vm: Machine, frame: Frame, inst: Instruction, *previous: Value) -> None:
     if not frame.handling:
         raise Break("unsupported instruction", name=inst.op)
     frame.handling.pop()
     frame.previous.pop()
 
 
-@op("EXC_MATCH", "classes -- answer")
-def exc_match(vm: Machine, frame: Frame, inst: Instruction, classes: Value) -> Value:
-    return boolean(exceptions.matches(vm, frame.stack[-1], classes))
+@op("EXC_MATCH", "*compared -- answer", pops=lambda _: versions.EXCEPTION_AT)
+def exc_match(vm: Machine, frame: Frame, inst: Instruction, *compared: Value) -> Value:
+    return boolean(exceptions.matches(vm, frame.stack[-versions.EXCEPTION_AT], compared[-1]))
 
 
-@op("RERAISE", "exc -- jump")
-def reraise(vm: Machine, frame: Frame, inst: Instruction, exc: Value) -> None:
-    raise Raised(vm.as_object(exc))
+@op("RERAISE", "*exc -- jump", pops=lambda _: versions.EXCEPTION_SLOTS)
+def reraise(vm: Machine, frame: Frame, inst: Instruction, *exc: Value) -> None:
+    raise Raised(vm.as_object(exc[-versions.EXCEPTION_AT]))
+
+
+@op("SETUP_FINALLY POP_BLOCK", "--")
+def change_handlers(vm: Machine, frame: Frame, inst: Instruction) -> None:
+    """Leave the block stack alone: what is on it at each instruction is known."""
 
 
 @op("RAISE", "*parts -- jump", pops=lambda arg: arg)
@@ -95,7 +100,7 @@ REFUSALS = {"__enter__": refusal_without(__exit__=id), "__exit__": refusal_witho
 @op("WITH_EXIT", "-- answer")
 def with_exit(vm: Machine, frame: Frame, inst: Instruction) -> Value:
     """Call `__exit__` with the exception that is being handled."""
-    exc, exit_ = frame.stack[-1], frame.stack[-3 - versions.EXIT_SLOTS]
+    exc, exit_ = frame.stack[-versions.EXCEPTION_AT], frame.stack[-versions.EXIT_DEPTH]
     traceback = vm.new(types.TracebackType)
     return vm.call(exit_, [Known(exc.pytype), exc, traceback], {})
 

@@ -36,6 +36,16 @@ def match_keys_bool(vm: Machine, frame: Frame, inst: Instruction) -> Any:
     return values, boolean(values is not NONE)
 
 
+@op("COPY_DICT_WITHOUT_KEYS", "subject keys -- subject rest")
+def rest_of_mapping(vm: Machine, frame: Frame, inst: Instruction, subject: Value, keys: Value) -> Any:
+    """Copy what a pattern `{"key": value, **rest}` has not matched; later versions do it with other instructions."""
+    rest = vm.call(Known(dict), [], {})
+    vm.call_method(rest, "update", subject)
+    for key in vm.iterate(keys):
+        vm.delitem(rest, key)
+    return subject, rest
+
+
 def values_under(vm: Machine, subject: Value, keys: Value) -> Value:
     """Return a tuple of the items under these keys, or None if one is missing. The mapping is asked by its `get`."""
     missing = vm.new(object)

@@ -109,7 +109,7 @@ class UnwindPath(NamedTuple):
 # Instructions that only pass on what was raised.
 INERT = frozenset(
     "PUSH_EXC_INFO POP_EXCEPT EXC_MATCH RERAISE RAISE WITH_EXIT COPY SWAP POP NOP BRANCH JUMP LOAD_CONST LOAD_FAST "
-    "STORE_FAST DELETE_FAST".split()
+    "STORE_FAST DELETE_FAST SETUP_FINALLY POP_BLOCK".split()
 )
 
 

@@ -134,6 +134,11 @@ def length(vm: Machine, self: Value) -> Value:
     return Known(len(items_of(vm, self)))
 
 
+@models(DEQUE, "__bool__")  # which it has had in some versions
+def is_filled(vm: Machine, self: Value) -> Value:
+    return boolean(bool(items_of(vm, self)))
+
+
 @models(list, "__contains__")
 @models(tuple, "__contains__")
 @models(DEQUE, "__contains__")
