@@ -21,7 +21,7 @@ KEYWORDS: dict[str, Row] = {
     "model": Row(
         SAME, "a function, method, callable object, module, or class of these; left out, `compile` is a decorator"
     ),
-    "fullgraph": Row(SAME, "`exc.Unsupported` in place of `torch._dynamo.exc.Unsupported`"),
+    "fullgraph": Row(SAME, "`exc.Unsupported`; under `install()` that is a `torch._dynamo.exc.Unsupported` as well"),
     "dynamic": Row(SAME, ""),
     "backend": Row(SAME, "a name of ours, then one registered with PyTorch, then an entry point of a package"),
     "mode": Row(SAME, "a backend without modes ignores it, and says so in the log"),
@@ -48,7 +48,9 @@ NAMES: dict[str, Row] = {
         OWN, "`torchdynamo.config`; a setting that is changed there holds under `install()`, or is named in a warning"
     ),
     "assume_constant_result": Row(SAME, "also `torchdynamo.assume_constant_result`"),
-    "reset": Row(OWN, "`torchdynamo.reset()`; PyTorch's forgets what PyTorch has compiled"),
+    "reset": Row(
+        OWN, "`torchdynamo.reset()`; PyTorch's forgets what PyTorch has compiled, and under `install()` calls ours"
+    ),
     "allow_in_graph": Row(
         SAME, "a function that can be followed is followed; `torchdynamo.allow_in_graph` never looks inside"
     ),

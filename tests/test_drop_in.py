@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import io
+import pickle
 import sys
 import types
 import warnings
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
+import torch.fx.experimental.symbolic_shapes
 from torch.nn.attention import flex_attention as flex
 
 import torchdynamo
@@ -306,3 +309,85 @@ def test_a_setting_that_captures_replace_is_read_as_the_program_has_it() -> None
             with settings.patch(backed_size_oblivious=changed):
                 assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0 if changed else 3.0))
             assert len(events) == graphs
+
+
+# -- under torch.compile's names ---------------------------------------------------------------------------------------
+def breaks(x: torch.Tensor) -> torch.Tensor:
+    torchdynamo.graph_break()
+    return x + 1
+
+
+def failing(gm: Any, example_inputs: Any) -> Any:
+    raise ValueError("no")
+
+
+def grows(x: torch.Tensor, text: str) -> torch.Tensor:
+    return x + len(text)
+
+
+def is_made_again() -> None:
+    compiled = torch.compile(grows, backend="eager", recompile_limit=1, fullgraph=True)
+    for text in ("a", "bc"):
+        compiled(X, text)
+
+
+def is_refused() -> None:
+    with torch.compiler.set_stance("fail_on_recompile"):
+        torch.compile(adds, backend="eager")(X)
+
+
+def is_constant() -> None:
+    x = torch.ones(3)
+    torchdynamo.mark_dynamic(x, 0)
+    torch.compile(lambda x: x.view(3), backend="eager", fullgraph=True)(x)
+
+
+ERRORS: dict[str, tuple[Any, Any]] = {
+    "Unsupported": (exc.Unsupported, lambda: torch.compile(breaks, backend="eager", fullgraph=True)(X)),
+    "BackendCompilerFailed": (exc.BackendError, lambda: torch.compile(adds, backend=failing, fullgraph=True)(X)),
+    "InvalidBackend": (exc.UnknownBackend, lambda: torch.compile(adds, backend="nope")(X)),
+    "FailOnRecompileLimitHit": (exc.FailOnRecompileLimitHit, is_made_again),
+    "RecompileError": (exc.RecompileError, is_refused),
+    "ConstraintViolationError": (exc.ConstraintViolationError, is_constant),
+    "TorchDynamoException": (exc.TorchDynamoError, lambda: torch.compile(breaks, backend="eager", fullgraph=True)(X)),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_torch_compiles_as_well(name: str) -> None:
+    ours, act = ERRORS[name]
+    theirs = getattr(torch._dynamo.exc, name, None) or getattr(torch.fx.experimental.symbolic_shapes, name)
+    torchdynamo.reset()
+    with torchdynamo.install(), pytest.raises(theirs) as caught:
+        act()
+    error: Any = caught.value
+    assert isinstance(error, ours)
+    assert type(error).__qualname__ == type(pickle.loads(pickle.dumps(error))).__qualname__
+    assert error.msg == str(error) == str(copy.copy(error))
+    if name == "BackendCompilerFailed":
+        assert isinstance(error.inner_exception, ValueError)
+        assert error.backend_name == "failing"
+
+
+def test_errors_are_ours_alone_where_it_is_not_installed() -> None:
+    with pytest.raises(exc.Unsupported) as caught:
+        torchdynamo.compile(breaks, backend="eager", fullgraph=True)(X)
+    assert type(caught.value) is exc.Unsupported
+
+
+def test_a_reset_of_torch_compile_is_one_of_ours() -> None:
+    made = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        made.append(gm)
+        return gm.forward
+
+    theirs = torch._dynamo.reset
+    with torchdynamo.install():
+        compiled = torch.compile(adds, backend=backend)
+        for reset in (torch._dynamo.reset, torch.compiler.reset, lambda: None):
+            compiled(X)
+            reset()
+        compiled(X)
+    assert len(made) == 3
+    assert torch._dynamo.reset is theirs

@@ -45,9 +45,9 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_torchs_own_front_end_is_named_in_two_files() -> None:
+def test_torchs_own_front_end_is_named_in_three_files() -> None:
     named = r"torch\._dynamo|torch\._C\._dynamo|from torch import .*_dynamo"
-    assert mentions(named, SOURCES, r"capture/vm/(interop|torch_settings)\.py") == []
+    assert mentions(named, SOURCES, r"capture/vm/(interop|torch_names|torch_settings)\.py") == []
 
 
 def test_no_other_tracer_is_used() -> None:

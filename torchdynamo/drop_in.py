@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
-from torchdynamo import config
-from torchdynamo.api import compile
-from torchdynamo.capture.vm import torch_settings
+from torchdynamo import config, errors
+from torchdynamo.api import compile, reset
+from torchdynamo.capture.vm import torch_names, torch_settings
 from torchdynamo.core import marks
 from torchdynamo.errors import TorchDynamoError, TorchDynamoWarning
 from torchdynamo.hook.user_warnings import warn_user
@@ -93,6 +93,8 @@ def _put_in() -> None:
         original = torch.compile
         _replaced = Replacement(original, _standing_in_for(original))
         config.follow(torch_settings.followed)
+        errors.join(torch_names.joined)
+        torch_names.follow_reset(reset)
         setattr(torch, "compile", _replaced.stand_in)  # noqa: B010 - mypy takes an assignment for a redefinition
         _tell_of_holders(original)
 
@@ -110,6 +112,8 @@ def _put_back() -> None:
         )
     setattr(torch, "compile", _replaced.original)  # noqa: B010
     config.follow(None)
+    errors.join(None)
+    torch_names.follow_reset(None)
     _replaced = None
     torch_settings.forget_names()
 

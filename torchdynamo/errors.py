@@ -6,9 +6,32 @@ pickled. Wrong arguments raise TypeError or ValueError as usual.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+_joined: Callable[[type], type] | None = None
+
+
+def join(joined: Callable[[type], type] | None) -> None:
+    """Have exceptions made from now on be instances of what this function returns for their class, a subclass.
+
+    None: of their class itself.
+    """
+    global _joined
+    _joined = joined
+
 
 class TorchDynamoError(RuntimeError):
-    """Base of all exceptions of this package."""
+    """Base of all exceptions of this package.
+
+    While `torchdynamo.install()` is in force, each is an instance of torch.compile's counterpart as well.
+    """
+
+    def __new__(cls, *args: Any) -> TorchDynamoError:
+        return super().__new__(cls if _joined is None else _joined(cls), *args)
+
+    def __init__(self, *args: Any) -> None:
+        RuntimeError.__init__(self, *args)  # not what a counterpart has
 
 
 class Unsupported(TorchDynamoError):

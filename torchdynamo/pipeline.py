@@ -29,7 +29,7 @@ from torchdynamo.cache.weak_invalidation import Ties
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.exits import BreakExit, Return, Why
 from torchdynamo.capture.speculate import self_invalidation
-from torchdynamo.capture.vm import interop, torch_settings
+from torchdynamo.capture.vm import interop, torch_names, torch_settings
 from torchdynamo.capture.vm.worth import modes_watch, worth_capturing
 from torchdynamo.capture_retries import NOT_MADE, SHARED_MEMORY, Followed, follow
 from torchdynamo.codegen import codegen, resume
@@ -200,7 +200,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             if made is None and ours and not over_limit(code, compiler, roots):
                 made = new_entry(code, roots, compiler, started)
                 publish(code, made)
-                interop.stance()  # to see it change: capturing may have imported what has it
+                torch_names.look_again()  # capturing may have imported torch.compile's front end
             return made
     except NotYet:
         return None

@@ -1,0 +1,93 @@
+"""Be found under the names that programs have for torch.compile's parts: exceptions that they catch, `reset`.
+
+That holds while torchdynamo is installed in place of torch.compile.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torchdynamo import errors
+from torchdynamo.capture.vm import interop
+
+FRONT_END = "torch._dynamo"
+EXCEPTIONS = f"{FRONT_END}.exc"
+# By exception: the module and name of its counterpart; others have that of a base.
+COUNTERPARTS = {
+    errors.Unsupported: (EXCEPTIONS, "Unsupported"),
+    errors.BackendError: (EXCEPTIONS, "BackendCompilerFailed"),
+    errors.FailOnRecompileLimitHit: (EXCEPTIONS, "FailOnRecompileLimitHit"),
+    errors.RecompileError: (EXCEPTIONS, "RecompileError"),
+    errors.UnknownBackend: (EXCEPTIONS, "InvalidBackend"),
+    errors.InternalError: (EXCEPTIONS, "InternalTorchDynamoError"),
+    errors.ConstraintViolationError: ("torch.fx.experimental.symbolic_shapes", "ConstraintViolationError"),
+    errors.TorchDynamoError: (EXCEPTIONS, "TorchDynamoException"),
+}
+# What programs read off the counterparts
+READ = {
+    "msg": property(str),
+    "inner_exception": property(lambda self: self.__cause__),
+    "backend_name": property(lambda self: self.backend),
+}
+
+
+def joined(cls: type) -> type:
+    """Return a subclass of an exception of ours that is its counterpart's as well; the class if that is not loaded."""
+    module, name = next(COUNTERPARTS[base] for base in cls.__mro__ if base in COUNTERPARTS)
+    theirs = getattr(sys.modules.get(module), name, None)
+    return cls if theirs is None or issubclass(cls, theirs) else both(cls, theirs)
+
+
+@functools.cache
+def both(cls: Any, theirs: type) -> type:
+    """Return a class under the name of ours that has all of ours, and is a subclass of both."""
+    own = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__init__": cls.__init__,
+        "__str__": cls.__str__,
+        "__reduce__": lambda self: (cls, self.args),
+        **READ,
+    }
+    return type(cls.__name__, (cls, theirs), own)
+
+
+class Reset:
+    """Stand for `torch._dynamo.reset`, which `torch.compiler.reset` calls; ours is called as well."""
+
+    def __init__(self, theirs: Callable[[], None], ours: Callable[[], None]) -> None:
+        self.theirs, self.ours = theirs, ours
+        functools.update_wrapper(self, theirs)
+
+    def __call__(self) -> None:
+        self.theirs()
+        self.ours()
+
+
+_ours: Callable[[], None] | None = None
+
+
+def follow_reset(ours: Callable[[], None] | None) -> None:
+    """Have `torch._dynamo.reset()` call a function as well, from when it is loaded; None: no more."""
+    global _ours
+    _ours = ours
+    stand_for_reset()
+
+
+def look_again() -> None:
+    """Follow what torch.compile's front end says and is asked, if it has been imported meanwhile."""
+    interop.stance()
+    stand_for_reset()
+
+
+def stand_for_reset() -> None:
+    """Put the function in place that `torch._dynamo.reset` is to be now, if that is loaded."""
+    module: Any = sys.modules.get(FRONT_END)
+    found = getattr(module, "reset", None)
+    if found is None or isinstance(found, Reset) is (_ours is not None):
+        return
+    module.reset = found.theirs if isinstance(found, Reset) else Reset(found, _ours)  # type: ignore[arg-type]
