@@ -407,6 +407,28 @@ def test_stances(stance: str) -> None:
         assert len(graphs) - before == STANCES[stance]
 
 
+def scaled(n, x, held):
+    return x * n * held[0]
+
+
+def scaled_in_parts(n, x, held):
+    x = x.sin()
+    torch._dynamo.graph_break()
+    return x.cos() * n * held[0]
+
+
+@pytest.mark.parametrize(("fn", "graphs"), [(scaled, 1), (scaled_in_parts, 2)])
+def test_what_differs_from_the_call_that_ran_eagerly_is_dynamic(fn: Callable[..., torch.Tensor], graphs: int) -> None:
+    torchdynamo.reset()
+    backend = Counting()
+    compiled = torchdynamo.compile(fn, backend=backend)
+    with torch.compiler.set_stance("eager_then_compile"):
+        for n in range(2, 6):
+            given = n, torch.rand(n), {0: torch.rand(n)}
+            assert torch.equal(compiled(*given), fn(*given))
+            assert len(backend.graphs) == (graphs if n > 2 else 0)
+
+
 def test_force_eager_runs_nothing_that_is_compiled() -> None:
     ran = []
 

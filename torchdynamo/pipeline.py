@@ -191,7 +191,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
         if not compiler.told:
             compiler.told = True
             stances.warn_of_settings()
-        if not stances.may_compile(code, named(code), functools.partial(failures, code, compiler, roots)):
+        if not stances.may_compile(code, roots, named(code), functools.partial(failures, code, compiler, roots)):
             return None
         if over_limit(code, compiler, roots) or not affordable(code, compiler, roots):
             return None

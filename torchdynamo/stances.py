@@ -11,15 +11,18 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo.capture.vm import interop, torch_settings
+from torchdynamo.codegen import dynamism_across_breaks, resume
 from torchdynamo.core.learned import record
+from torchdynamo.core.source import Roots
 from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
+from torchdynamo.guards.constants import same_constant
 from torchdynamo.hook.user_warnings import warn_user
 
 LATER = ("eager_then_compile", "aot_eager_then_compile")
 
 
-def may_compile(code: CodeType, where: str, failures: Callable[[], list[Any]]) -> bool:
-    """Return whether the stance allows a function to be compiled now.
+def may_compile(code: CodeType, roots: Roots, where: str, failures: Callable[[], list[Any]]) -> bool:
+    """Return whether the stance allows a function to be compiled now, for a frame that begins with `roots`.
 
     where: the function, for messages. failures: returns the failing guards of its entries. Raises RecompileError under
     the stance "fail_on_recompile", UnknownSetting if the stance has a backend.
@@ -33,10 +36,24 @@ def may_compile(code: CodeType, where: str, failures: Callable[[], list[Any]]) -
     if stance.name == "fail_on_recompile":
         said = f"{where} would be compiled, and the stance is 'fail_on_recompile'"
         raise RecompileError("\n    ".join([said, *map(str, failures())]))
-    if stance.name in LATER and not record(code).ran_eagerly:
-        record(code).ran_eagerly = True
+    if stance.name in LATER and not has_run(code, roots):
         return False
     return stance.name in ("default", *LATER)
+
+
+def has_run(code: CodeType, roots: Roots) -> bool:
+    """Return whether a function has run once under this stance; then numbers that differ now are said to vary."""
+    learned = record(resume.origin(code).code)
+    now = dynamism_across_breaks.numbers_in(roots)
+    before, learned.ran_with = learned.ran_with, {} if learned.ran_with is not None else now
+    if before:
+        differing = [
+            source
+            for source, number in before.items()
+            if type(now.get(source)) is type(number) and not same_constant(now[source], number)
+        ]
+        dynamism_across_breaks.record_sources(code, differing)
+    return before is not None
 
 
 _told: set[str] = set()

@@ -117,6 +117,19 @@ def all_numbers(source: Source, obj: Any) -> Iterator[Source]:
             yield from all_numbers(Source("item", source, index), held)
 
 
+def numbers_in(roots: Roots) -> dict[Source, Any]:
+    """Return the numbers and sizes in the variables of a frame that begins, by source."""
+    held = {local(name): obj for name, obj in roots.locals.items()}
+    dicts = [(source, obj) for source, obj in held.items() if type(obj) is dict and len(obj) <= MANY]
+    held.update((Source("key", source, key), obj[key]) for source, obj in dicts for key in obj if type(key) in PLAIN)
+    sources = [part for source, obj in held.items() for part in all_numbers(source, obj)]
+    found = {source: source.load(roots) for source in sources}
+    return {source: number for source, number in found.items() if type(number) is not str}
+
+
+PLAIN = (int, str)
+
+
 def is_under(part: Source, origin: Source) -> bool:
     """Return whether a source leads through another."""
     return part is origin or (part.base is not None and is_under(part.base, origin))

@@ -60,7 +60,7 @@ class CodeRecord:
         "not_speculated",
         "number",
         "raising",
-        "ran_eagerly",
+        "ran_with",
         "results",
         "returned",
         "taken",
@@ -76,7 +76,8 @@ class CodeRecord:
         self.not_speculated = False  # an assertion failed although nothing was raised: capture/speculate/assertions.py
         self.filled_caches = False  # it has run as written to fill caches that it asks: capture/types/lru_cache.py
         self.raising: frozenset[Path] = frozenset()  # stored entries that call what raises: warm_start.py
-        self.ran_eagerly = False  # it has run once under a stance that runs the first call eagerly: stances.py
+        # Numbers and sizes of the call that ran eagerly under a stance that asks for that: stances.py
+        self.ran_with: dict[Source, Any] | None = None
         # owner -> sources found to vary in the function or its continuations: cache/dynamic_sources.py
         self.varied: dict[int, frozenset[Source]] = {}
         # (owner, name) of writes before a continuation: capture/speculate/self_invalidation.py
