@@ -89,7 +89,39 @@ def kept(x: Any) -> Any:
     return x + 1, f
 
 
-@pytest.mark.parametrize("fn", [recursive, with_a_limit, of_tensors, by_type, that_raise])
+def counted(x: Any) -> Any:
+    told = []
+
+    @functools.lru_cache(maxsize=2)
+    def f(a: Any) -> Any:
+        told.append(f.cache_info())
+        if a > 5:
+            raise ValueError(a)
+        return a
+
+    for a in (1, 2, 1, 3, 2, 6, 6):
+        try:
+            f(a)
+        except ValueError:
+            told.append(f.cache_info().misses)
+    told.append(f.cache_info())
+    f.cache_clear()
+    told.append(f.cache_info())
+    return x + f(1), f(1), told, f.cache_info(), f.cache_parameters()
+
+
+def cleared(x: Any) -> Any:
+    @functools.lru_cache(maxsize=0)
+    def f(a: Any) -> Any:
+        return a
+
+    f(1)
+    found = f.cache_info()
+    f.cache_clear()
+    return x + f(1), found, f.cache_info().hits
+
+
+@pytest.mark.parametrize("fn", [recursive, with_a_limit, of_tensors, by_type, that_raise, counted, cleared])
 def test_caches(fn: Any) -> None:
     check(fn, (X,))
 

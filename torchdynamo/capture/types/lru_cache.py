@@ -283,11 +283,6 @@ def bind(vm: Machine, self: Value, obj: Value, cls: Value) -> Value:
     return vm.new(types.MethodType, __self__=obj, __func__=self)
 
 
-@models(CACHED, "cache_clear")
-def cache_clear(vm: Machine, self: Value) -> Value:
-    raise Break("side effect not replayable", what="cache_clear()")
-
-
 @models(functools.cached_property, "__get__")
 def cached_property(vm: Machine, self: Object, instance: Value, owner: Value = NONE) -> Value:
     """Compute a cached property and store it.
