@@ -262,3 +262,82 @@ def test_the_answer_follows_what_changes(change: Any, obj: Any, monkeypatch: pyt
     assert [compiled(x, obj, cls).item() for _ in range(2)] == [-1, -1]
     then()
     assert compiled(x, obj, cls).item() == instance(x, obj, cls).item() == 1
+
+
+# -- classes that the function makes or writes to ----------------------------------------------------------------------
+def of_a_protocol_made_here(x: Any) -> Any:
+    @typing.runtime_checkable
+    class Sending(typing.Protocol):
+        port: int
+
+        def send(self) -> None: ...
+
+    class Whole:
+        port = 1
+
+        def send(self) -> None: ...
+
+    class Part:
+        def send(self) -> None: ...
+
+    return x + 1, isinstance(Whole(), Sending), isinstance(Part(), Sending), isinstance(3, Sending)
+
+
+def of_a_protocol_that_is_not_asked(x: Any) -> Any:
+    class Sending(typing.Protocol):
+        def send(self) -> None: ...
+
+    try:
+        return x, isinstance(3, Sending)  # type: ignore[misc]
+    except TypeError as error:
+        return x + 1, str(error)
+
+
+@typing.runtime_checkable
+class Numbered(typing.Protocol):
+    number: int
+
+
+@typing.runtime_checkable
+class Late(typing.Protocol):
+    number: int
+
+
+class Plain:
+    pass
+
+
+def of_a_class_written_to(x: Any) -> Any:
+    Plain.number = 1  # type: ignore[attr-defined]
+    found = isinstance(Plain(), Numbered), isinstance(Plain(), collections.abc.Sized)
+    del Plain.number  # type: ignore[attr-defined]
+    return x + 1, *found, isinstance(Plain(), Numbered)
+
+
+def of_a_protocol_that_is_made_askable(x: Any) -> Any:
+    typing.runtime_checkable(Late)
+    try:
+        return x + 1, isinstance(3, Late), isinstance(Plain(), Late)
+    except TypeError as error:
+        return x, str(error)
+
+
+@pytest.mark.parametrize(
+    ("fn", "whole"),
+    [
+        (of_a_protocol_made_here, True),
+        (of_a_protocol_that_is_not_asked, True),
+        (of_a_class_written_to, False),
+        (of_a_protocol_that_is_made_askable, False),
+    ],
+)
+def test_of_classes_that_the_function_changes(fn: Any, whole: bool) -> None:
+    x = torch.zeros(1)
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=whole)
+    for _ in range(2):
+        Late._is_runtime_protocol = False  # type: ignore[attr-defined]
+        wanted = fn(x)
+        Late._is_runtime_protocol = False  # type: ignore[attr-defined]
+        found = compiled(x)
+        assert torch.equal(found[0], wanted[0])
+        assert found[1:] == wanted[1:]

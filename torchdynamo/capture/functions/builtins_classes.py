@@ -156,12 +156,20 @@ def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subcla
     A negative answer is guarded, as registrations may follow; a positive one stays.
     """
     wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
+    refuse_written(vm, wanted, real)
     rest_on_order(vm, real)
     answer = ask_python(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
     vm.answers[real, wanted] = bool(answer)
     if not answer:
         vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
     return boolean(answer)
+
+
+def refuse_written(vm: Machine, *classes: Any) -> None:
+    """Raise Break for classes that the frame has written to: Python, asked about them, would not see it."""
+    bases = [base for cls in classes if isinstance(cls, type) for base in cls.__mro__]
+    if vm.effects.wrote_classes and any(map(vm.effects.wrote_in, bases)):
+        raise Break("unknown call", name="isinstance")
 
 
 if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited
@@ -175,6 +183,7 @@ if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited
 def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
     """Return whether an object is an instance of a Protocol. Its members are looked up, and thereby guarded."""
     protocol: Any = vm.known(cls, "class")
+    refuse_written(vm, protocol, instance.pytype)
     if not getattr(protocol, "_is_protocol", False):
         return check_abstract_instance(vm, cls, instance)
     names = getattr(protocol, "__protocol_attrs__", None) or typing._get_protocol_attrs(protocol)  # type: ignore[attr-defined]

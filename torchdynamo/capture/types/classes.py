@@ -11,6 +11,7 @@ import builtins
 import dataclasses
 import functools
 import types
+import typing
 from typing import Any
 
 from torchdynamo.capture.frame import Frame, MadeFunction
@@ -219,6 +220,7 @@ def decorator(fn: Any) -> None:
 
 decorator(dataclasses._process_class)  # type: ignore[attr-defined]
 decorator(functools.total_ordering)
+decorator(typing.runtime_checkable)
 
 
 def forget(vm: Machine, cls: type) -> None:
