@@ -20,8 +20,9 @@ import torchdynamo.guards.program
 from torchdynamo import capture_retries, config, graph_compilation, pipeline, specialization, version_limit
 from torchdynamo.core.signals import Assumption, Retry
 from torchdynamo.core.source import Roots
-from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError
+from torchdynamo.errors import BackendError, FallbackWarning, InternalError, TorchDynamoError, Unsupported
 from torchdynamo.graph.build import GraphBuilder
+from torchdynamo.report.explain import collecting
 
 COUNT = 0
 
@@ -125,6 +126,29 @@ STEPS = {
     "entry": (pipeline._native, "Entry"),
 }
 ERRORS = [RuntimeError, MemoryError, RecursionError, AssertionError, KeyError]
+
+
+def test_a_function_that_had_no_tensors_is_one_graph_where_it_must_be() -> None:
+    def printing(x: Any) -> Any:
+        print(end="")
+        return x * 2
+
+    torchdynamo.compile(printing, backend="eager")(3)
+    whole = torchdynamo.compile(printing, backend="eager", fullgraph=True)
+    assert whole(3) == 6
+    with pytest.raises(Unsupported, match="print"):
+        whole(torch.ones(2))
+
+
+def test_a_function_that_had_no_tensors_is_compiled_once_it_has() -> None:
+    def double(x: Any) -> Any:
+        return x * 2
+
+    compiled = torchdynamo.compile(double, backend="eager")
+    assert [compiled(3) for _ in range(10)] == [6] * 10
+    with collecting() as events:
+        assert all(torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0)) for _ in range(10))
+    assert sum(event.graph is not None for event in events) == 1
 
 
 @contextmanager

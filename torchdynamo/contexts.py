@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from torchdynamo.cache import budget
 from torchdynamo.capture.vm.interop import is_of_front_end
 from torchdynamo.core import marks
 from torchdynamo.core.policy import is_tensor_method, is_torch_operator
@@ -72,7 +73,7 @@ class EvalContext:
         if not self.callback:
             marks.DISABLED.add(wrapped)
         for code in codes_of(fn):
-            marks.ASKED.add(code)
+            budget.note_asked(code)
         return wrapped
 
     def _class(self, cls: Any) -> Any:

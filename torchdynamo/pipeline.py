@@ -184,7 +184,7 @@ def compile_with_builtins(seen: dict[str, Any], frame: Any, compiler: Compiler) 
             if entry is not None:
                 return entry
             if reason is not None:  # else in this call only
-                _native.skip_code(code, reason)
+                budget.leave_alone(code, reason, compiler.owner_id, compiler.fullgraph)
                 suspending.found_nothing(code, compiler.owner_id)
             events.skipped(reason or "foreign mode", beginning(code))
             return None
@@ -237,7 +237,7 @@ def skip_reason(code: CodeType, roots: Roots) -> str | None:
     if resume.is_continuation(code):
         return None
     return frames.skip_reason(code, roots.globals) or (
-        None if config.capture_everything or worth_capturing(roots, code) else "no tensors"
+        None if config.capture_everything or worth_capturing(roots, code) else budget.NO_TENSORS
     )
 
 

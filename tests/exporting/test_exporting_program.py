@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -439,6 +440,7 @@ def generator(x: torch.Tensor) -> Any:
     [
         (generator, exc.Unsupported, "TD201"),
         (lambda x: {x}, exc.ExportError, "returns a set"),
+        (lambda x: x * complex(0, math.inf), exc.ExportError, "computes with infj, which"),
         (nn.LazyLinear(3), exc.ExportError, "gets its parameters in its first call"),
         (torch.func.grad(lambda x: (x * x).sum()), exc.ExportError, "differentiates by torch.func"),
         (lambda x: slope(x.detach().requires_grad_()), exc.ExportError, "computes gradients itself"),

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from mutating import Mutation, Row, mutation, one, setting_code, x
+from mutating import Mutation, Row, changing, mutation, one, setting_code, x
 from torch import nn
 
 
@@ -243,6 +243,22 @@ def class_that_is_made_gets_new() -> Mutation:
         return made
 
     return Mutation(lambda x: x * Made().scale, one, lambda stack: setattr(Made, "__new__", staticmethod(new)))
+
+
+@mutation
+def class_that_is_made_with_arguments_loses_new() -> Mutation:
+    """C looks for a `__new__` also where one was deleted, and `object.__new__` then refuses arguments."""
+
+    class Made:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+    def change() -> None:
+        made: Any = Made
+        made.__new__ = lambda cls, *args: object.__new__(cls)
+        del made.__new__
+
+    return changing(lambda x: x * Made(2.0).scale, change)
 
 
 @mutation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import typing
 from typing import Any
 
@@ -392,3 +393,43 @@ def items_of_a_class_from_the_end_by_a_method() -> Mutation:
         lambda x, cls: product(x, reversed(cls)),
         lambda meta, numbers: setattr(meta, "__reversed__", lambda cls: iter([7.0])),
     )
+
+
+def forgetting(forget: str, hook: Any = None) -> Mutation:
+    """An abstract class is asked about a class that is registered, or by a hook, and forgets its answers."""
+    abstract: Any = abc.ABCMeta("Abstract", (), {} if hook is None else {"__subclasshook__": classmethod(hook)})
+
+    class Some:
+        pass
+
+    some = Some()
+    if hook is None:
+        abstract.register(Some)
+    return changing(lambda x: x * (2 if isinstance(some, abstract) else 3), getattr(abstract, forget))
+
+
+@mutation
+def abstract_class_forgets_who_is_registered() -> Mutation:
+    return forgetting("_abc_registry_clear")
+
+
+@mutation
+def abstract_class_forgets_what_its_hook_said() -> Mutation:
+    asked: list[Any] = []
+
+    def hook(cls: Any, other: Any) -> bool:
+        asked.append(other)
+        return len(asked) == 1
+
+    return forgetting("_abc_caches_clear", hook)
+
+
+@mutation
+def abstract_class_forgets_what_its_hook_denied() -> Mutation:
+    asked: list[Any] = []
+
+    def hook(cls: Any, other: Any) -> bool:
+        asked.append(other)
+        return len(asked) > 1
+
+    return forgetting("_abc_caches_clear", hook)

@@ -194,6 +194,30 @@ def is_barren(code: CodeType, asked_for: CodeType, owner_id: int, whole: bool) -
     return True
 
 
+NO_TENSORS = "no tensors"
+
+
+def leave_alone(code: CodeType, reason: str, owner_id: int, whole: bool) -> None:
+    """Ask no more about a function that is left to Python for a reason.
+
+    One that was passed to `compile`, in whose call no tensor was in reach, is asked about in later calls: in each if
+    it has to be one graph, else after rests that get longer.
+    """
+    if reason != NO_TENSORS or code not in marks.ASKED:
+        _native.skip_code(code, reason)
+    elif not whole:
+        own = account(code, owner_id)
+        own.without_tensors += 1
+        rest(code, owner_id, 2 ** min(own.without_tensors, 10) - 1)
+
+
+def note_asked(code: CodeType) -> None:
+    """Record that a function was passed to `compile`: that its calls had no tensors counts no more."""
+    marks.ASKED.add(code)
+    if _native.skip_reason(code) == NO_TENSORS:
+        _native.clear_code(code)
+
+
 def rest(code: CodeType, owner_id: int, calls: int, deep: bool = False) -> None:
     """Ask for no entry during the next `calls` calls that none serves.
 

@@ -31,6 +31,7 @@ class Account:
         "served",
         "served_before",
         "waited",
+        "without_tensors",
     )
 
     def __init__(self, granted_at: int) -> None:
@@ -42,6 +43,7 @@ class Account:
         self.granted_at = granted_at  # number of refusals after which the next capture is granted
         self.missed = 0  # calls at the limit of entries that none of them served
         self.barren = 0  # captures in a row that found no operator on tensors
+        self.without_tensors = 0  # calls found without a tensor in reach
         self.operators = 0  # operators of the largest entry
         self.seconds = 0.0  # duration of the last capture
         self.on_credit = False  # the next capture is granted before it has been earned

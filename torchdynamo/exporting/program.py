@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import inspect
 import warnings
 from collections.abc import Sequence
@@ -80,6 +81,7 @@ class Export:
             finally:
                 torch_compat.close_layers(depth)
         complete_stretches(made)
+        refuse_misprinted(made.graph_module)
         made.module_call_graph[0].signature.out_spec = self.outcome.spec
         note(made, self.conditions, self.outcome.lost, self.checks)
         return made
@@ -101,6 +103,19 @@ def refuse_shared_memory(made: Captured, flat: FlatGraph) -> None:
     acting = sorted(cls.__name__ for cls in classes if overrides(cls))
     if acting:
         raise ExportError(f"the program takes tensors of classes that act on operators: {', '.join(acting)}")
+
+
+def refuse_misprinted(module: torch.nn.Module) -> None:
+    """Raise ExportError if the graphs of a module compute with a complex number of which torch.fx prints a name."""
+
+    def refuse(arg: Any) -> Any:
+        if type(arg) is complex and not cmath.isfinite(arg):
+            raise ExportError(f"the program computes with {arg}, which torch writes into programs as a name")
+        return arg
+
+    for each in module.modules():
+        for node in each.graph.nodes if isinstance(each, torch.fx.GraphModule) else ():
+            torch.fx.node.map_aggregate((node.args, node.kwargs), refuse)
 
 
 def signed(call: ExampleCall, forward: Any) -> Any:

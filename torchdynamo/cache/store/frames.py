@@ -27,7 +27,7 @@ from torchdynamo.cache.store.rows import RowReader, RowWriter, Tables, Unresolve
 from torchdynamo.cache.store.sites import SiteWriter, read_sites, within
 from torchdynamo.cache.store.values import Malformed, NotStorable
 from torchdynamo.capture.exits import Why
-from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS
+from torchdynamo.capture.functions.builtins_classes import REGISTRATIONS, guards_of_answer
 from torchdynamo.capture.vm.cached_calls import CachedCall, is_of_result
 from torchdynamo.capture.vm.constant_calls import ConstantCall
 from torchdynamo.capture.vm.process_settings import is_order_of_hashes
@@ -132,7 +132,8 @@ def code_among(held: Iterable[tuple[Any, Any]]) -> Iterator[CodeType]:
 
 def is_made_again(guard: Guard) -> bool:
     """Return whether a guard is not stored: it is made where the entry is read, or says nothing."""
-    return guard.source is REGISTRATIONS or is_of_itself(guard) or is_of_result(guard)
+    of_registry = guard.source is REGISTRATIONS or guard.kind == "REMEMBERED"
+    return of_registry or is_of_itself(guard) or is_of_result(guard)
 
 
 def is_of_itself(guard: Guard) -> bool:
@@ -302,7 +303,8 @@ class LoadedFrame:
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
         check_visible(devices)
-        self.guards = complete([*self.guards, *map(self.registered, answers)], self.roots)
+        registered = (guard for each in answers for guard in self.registered(each))
+        self.guards = complete([*self.guards, *registered], self.roots)
         program = lower(self.guards, self.bound, self.code)
         self.hold(program)
         if calls:
@@ -336,13 +338,12 @@ class LoadedFrame:
         if not program.check(roots.locals, roots.globals, roots.builtins, roots.closure):
             raise Unresolved(failure(self.guards, roots))
 
-    def registered(self, content: tuple[type, type, bool]) -> Guard:
-        """Return the guard of what an abstract class says of a class. Raises Unresolved if that has changed."""
+    def registered(self, content: tuple[type, type, bool]) -> list[Guard]:
+        """Return the guards of what an abstract class says of a class. Raises Unresolved if that has changed."""
         cls, abstract, answer = content
         if issubclass(cls, abstract) is not answer:
             raise Unresolved(f"{cls.__qualname__} is {'no' if answer else 'a'} subclass of {abstract.__qualname__} now")
-        token = REGISTRATIONS.load(self.roots)
-        return Guard(REGISTRATIONS, "UNREGISTERED", (cls, abstract, token))
+        return guards_of_answer(cls, abstract, answer)
 
     def rerun(self) -> Bailout | None:
         """Return what runs the frame as written if its graph raises."""

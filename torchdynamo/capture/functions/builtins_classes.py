@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
+from torchdynamo.capture.vm import abstract_answers, lookup, model
 from torchdynamo.capture.vm import call as calls
-from torchdynamo.capture.vm import lookup, model
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import derives
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, function, models
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
-from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.source import Guard, Pinned, Source
 from torchdynamo.core.value import TRUE, Known, Object, TensorNode, Value, boolean
 
 
@@ -153,15 +153,15 @@ def check_abstract_subclass(vm: Machine, cls: Value, subclass: Value) -> Value:
 def by_registrations(vm: Machine, check: Callable[..., bool], cls: Value, subclass: Value) -> Value:
     """Return the answer of an abstract class about a subclass: by bases, `__subclasshook__` or registrations.
 
-    A negative answer is guarded, as registrations may follow; a positive one stays.
+    A negative answer is guarded, as registrations may follow. A positive one stays as long as the class remembers it.
     """
     wanted, real = vm.known(cls, "class"), vm.known(subclass, "class")
     refuse_written(vm, wanted, real)
     rest_on_order(vm, real)
     answer = ask_python(vm, lambda cls, wanted: check(wanted, cls), real, wanted)
     vm.answers[real, wanted] = bool(answer)
-    if not answer:
-        vm.guard(REGISTRATIONS, "UNREGISTERED", (real, wanted, abc.get_cache_token()))
+    for guard in guards_of_answer(real, wanted, bool(answer)):
+        vm.guard(*guard[:3])
     return boolean(answer)
 
 
@@ -170,6 +170,13 @@ def refuse_written(vm: Machine, *classes: Any) -> None:
     bases = [base for cls in classes if isinstance(cls, type) for base in cls.__mro__]
     if vm.effects.wrote_classes and any(map(vm.effects.wrote_in, bases)):
         raise Break("unknown call", name="isinstance")
+
+
+def guards_of_answer(cls: type, abstract: type, answer: bool) -> list[Guard]:
+    """Return the guards of what an abstract class has just said of a class."""
+    remembered = abstract_answers.guard_of(abstract, cls)
+    guards = [] if answer else [Guard(REGISTRATIONS, "UNREGISTERED", (cls, abstract, abc.get_cache_token()))]
+    return guards if remembered is None else [*guards, Guard(*remembered)]
 
 
 if "__subclasscheck__" in vars(type(typing.Protocol)):  # else inherited

@@ -33,6 +33,7 @@ def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Val
 
 def check_arguments(vm: Machine, cls: type) -> None:
     """Raise TypeError for arguments of `object.__new__`, unless the class has its own `__init__` and no `__new__`."""
+    lookup.guard_plain_maker(vm, cls)
     if lookup.guarded_lookup(vm, cls, "__new__") is not object.__dict__["__new__"]:
         raise vm.error(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if lookup.guarded_lookup(vm, cls, "__init__") is object.__dict__["__init__"]:

@@ -19,6 +19,7 @@ from torchdynamo.capture.vm.lookup import (
     TEXTS,
     asks_the_program,
     derives,
+    guard_plain_maker,
     guarded_lookup,
     guarded_own,
     guarded_slot,
@@ -288,6 +289,8 @@ def construct(vm: Machine, cls: type, args: list[Value], kwargs: dict[str, Value
         check(vm, new, [Known(cls), *args], kwargs, maker[1])
         obj: Value = apply(vm, maker[1], cls, [Known(cls), *args], kwargs)
     elif maker[1][0] is object:
+        if args or kwargs:
+            guard_plain_maker(vm, cls)
         obj = vm.new(cls)
     else:
         made_by = maker[1][1]

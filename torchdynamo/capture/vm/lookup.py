@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchdynamo._native import made_plainly
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.model import is_open, is_written_by_program
@@ -52,6 +53,18 @@ def guarded_lookup(vm: Machine, cls: type, name: str) -> Any:
         elif cls not in CONSTANTS and is_open(cls):
             guard_attribute(vm, cls, name, found)
     return found
+
+
+def guard_plain_maker(vm: Machine, cls: type) -> None:
+    """Guard that `object.__new__` takes arguments for a class without a `__new__`, if it has an `__init__`.
+
+    Raises Break where it does not, though the class has no `__new__`: it had one, which was deleted.
+    """
+    if id(cls) in vm.made_classes or not is_open(cls) or class_lookup(cls, "__new__") is not object.__dict__["__new__"]:
+        return
+    if not made_plainly(cls):
+        raise Break("unsupported attribute", name="__new__", type=cls.__name__)
+    vm.guard(class_source(cls), "PLAIN_MAKER", None)
 
 
 def index_of_written(vm: Machine, cls: type, name: str) -> int | None:

@@ -1,4 +1,5 @@
 /* What CPython knows of functions and types in C and does not tell in Python. */
+#include "guards.h"
 #include "hook.h"
 
 /* call_flags(function) -> int | None */
@@ -24,9 +25,16 @@ static PyObject *type_name(PyObject *Py_UNUSED(module), PyObject *obj)
     return PyUnicode_FromString(((PyTypeObject *)obj)->tp_name);
 }
 
+/* made_plainly(type) -> bool */
+static PyObject *made_plainly(PyObject *Py_UNUSED(module), PyObject *obj)
+{
+    return PyBool_FromLong(PyType_Check(obj) && td_made_plainly((PyTypeObject *)obj));
+}
+
 static PyMethodDef functions[] = {
     {"call_flags", call_flags, METH_O, "call_flags(function) -> the METH_ flags of a function or method in C, or None."},
     {"type_name", type_name, METH_O, "type_name(type) -> its name as CPython's errors have it: some with the module."},
+    {"made_plainly", made_plainly, METH_O, "made_plainly(type) -> whether C makes its instances by object.__new__."},
     {NULL, NULL, 0, NULL},
 };
 

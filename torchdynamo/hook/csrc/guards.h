@@ -11,6 +11,10 @@
 #include "numbers.h"
 #include "tensor.h"
 
+/* Whether C makes the instances by `object.__new__`. A class that once had a `__new__` in Python goes on to look for one,
+ * after that was deleted, too: there `object.__new__` refuses arguments. */
+static inline int td_made_plainly(PyTypeObject *cls) { return cls->tp_new == PyBaseObject_Type.tp_new; }
+
 typedef enum {
     /* fetch: set the value of `node` from that of `base` */
     STEP_LOCAL,
@@ -48,6 +52,7 @@ typedef enum {
     CHECK_PLAIN,
     CHECK_NO_FINALIZER,
     CHECK_SET,
+    CHECK_IN_SET,
     CHECK_UNBOUND_LOCAL,
     CHECK_UNBOUND_CELL,
     CHECK_UNBOUND_ATTR,
@@ -59,6 +64,7 @@ typedef enum {
     CHECK_LOOKUP,
     CHECK_LOOKUP_WEAK,
     CHECK_LOOKUP_ABSENT,
+    CHECK_PLAIN_MAKER,
     /* check several nodes, when all are fetched */
     CHECK_SAME,
     CHECK_KEYED,
@@ -176,6 +182,7 @@ int td_item_is(const TdItem *item, PyObject *obj);
 int td_dict_keys_are(PyObject *dict, const TdItems *keys); /* in order of insertion */
 int td_ordered_keys_are(PyObject *dict, const TdItems *keys);
 int td_set_is(PyObject *set, const TdItems *items);
+int td_set_has(PyObject *set, PyObject *obj); /* this very object; asks none */
 int td_holds_plain(PyObject *dict); /* numbers, strings and None, and nothing else, and is a dict */
 Py_ssize_t td_length(PyObject *obj); /* -1: nothing we can measure */
 PyObject *td_item_at(PyObject *obj, Py_ssize_t index); /* borrowed, or NULL */

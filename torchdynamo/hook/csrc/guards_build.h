@@ -22,7 +22,7 @@ int td_find_cell(TdProgram *program, PyObject *name);
 int td_check_parse(TdBuilder *b, int index, int *node, TdOp *op, PyObject **payload);
 int td_checks_add(TdBuilder *b, int node); /* all checks of a node; -1: those of the frame itself */
 
-static inline int td_of_container(TdOp op) { return op >= CHECK_KEYS && op <= CHECK_LOOKUP_ABSENT; }
-static inline int td_of_class(TdOp op) { return op >= CHECK_LOOKUP && op <= CHECK_LOOKUP_ABSENT; }
+static inline int td_of_container(TdOp op) { return op >= CHECK_KEYS && op <= CHECK_PLAIN_MAKER; }
+static inline int td_of_class(TdOp op) { return op >= CHECK_LOOKUP && op <= CHECK_PLAIN_MAKER; }
 
 #endif

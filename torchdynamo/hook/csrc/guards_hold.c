@@ -59,6 +59,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return td_drops_quietly(value, step->obj);
     case CHECK_SET:
         return td_set_is(value, step->u.items);
+    case CHECK_IN_SET:
+        return td_set_has(value, step->obj);
     case CHECK_UNBOUND_LOCAL:
         value = run->slots[step->number];
         return value == NULL || (PyCell_Check(value) && PyCell_GET(value) == NULL);
@@ -82,6 +84,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == td_weak_target(step->obj);
     case CHECK_LOOKUP_ABSENT:
         return _PyType_Lookup((PyTypeObject *)value, step->u.items->items->obj) == NULL;
+    case CHECK_PLAIN_MAKER:
+        return td_made_plainly((PyTypeObject *)value);
     case CHECK_SAME:
         return value == run->values[step->base];
     case CHECK_KEYED:

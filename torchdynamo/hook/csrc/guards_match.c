@@ -188,6 +188,19 @@ int td_set_is(PyObject *set, const TdItems *items)
     return 1;
 }
 
+int td_set_has(PyObject *set, PyObject *obj)
+{
+    Py_hash_t hash = PySet_Check(set) ? PyObject_Hash(obj) : -1;
+    if (hash == -1)
+        return PyErr_Clear(), 0;
+    PySetObject *items = (PySetObject *)set;
+    size_t mask = (size_t)items->mask, at = (size_t)hash & mask;
+    for (size_t i = 0; i <= mask; i++, at = (at + 1) & mask) /* it lies near to where it belongs */
+        if (items->table[at].key == obj)
+            return 1;
+    return 0;
+}
+
 /* ---- Sequences --------------------------------------------------------------------------------------------------- */
 
 static int is_deque(PyObject *obj) { return PyObject_TypeCheck(obj, td_deque_type); }
