@@ -197,6 +197,8 @@ ARGUMENTS: dict[str, list[Any]] = {
                    ("__len__", ABSENT), ("__init__", object.__init__), ("RED", RED)],
     "SAME_OBJECT": [X, local("y"), Source("type", X)],
     "PLAIN_ITEMS": [None],
+    "PLAIN_MAKER": [None],
+    "REMEMBERED": [KEY_OBJECT, RED],
     "KEYED": [X, local("y"), *NUMBERS],
     "NOT_KEYED": [X, local("y"), Source("type", X), *NUMBERS],
     "DISTINCT": [(X, local("y")), (X, X), (local("y"), Source("type", X))],

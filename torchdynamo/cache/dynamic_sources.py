@@ -19,6 +19,7 @@ from torchdynamo.graph.sizes import explained
 from torchdynamo.guards.constants import same_constant
 from torchdynamo.guards.explain import first_failure
 from torchdynamo.guards.kind import read
+from torchdynamo.guards.kinds import KINDS
 from torchdynamo.guards.kinds.tensor_match import TensorMeta
 
 NUMBERS = (int, float)
@@ -35,7 +36,7 @@ def what_varies(code: CodeType, owner_id: int, roots: Roots, whole: bool) -> fro
 
     whole: the graph may not end, so changing contents remain constants.
     """
-    guards = (guard for entry in entries_of(code, owner_id) for guard in entry.guards)
+    guards = (guard for entry in entries_of(code, owner_id) for guard in reached(entry.guards, roots))
     with torch._C.DisableTorchFunctionSubclass():
         found = frozenset(source for guard in guards for source in varying(guard, roots))
     measures = frozenset(source for source in found if source.how in ("size", "stride"))
@@ -65,7 +66,7 @@ def changing_contents(code: CodeType, owner_id: int, roots: Roots) -> frozenset[
     wasted: dict[Source, int] = {}
     for entry in _native.cache_entries(code):
         if entry.owner_id == owner_id and entry.info is not None and entry.hits <= 1:
-            for guard in entry.info.guards:
+            for guard in reached(entry.info.guards, roots):
                 if is_about_contents(guard) and first_failure((guard,), roots) is not None:
                     wasted[guard.source] = wasted.get(guard.source, 0) + 1
     return frozenset(source for source, times in wasted.items() if times >= (1 if source.how == "method" else WASTED))
@@ -76,6 +77,38 @@ def lists_of_data(found: Iterable[Source], roots: Roots) -> frozenset[Source]:
     floats = (source for source in found if source.how == "item" and type(read(source, roots)) is float)
     lists = Counter(source.base for source in floats if source.base is not None)
     return frozenset(source for source, times in lists.items() if times >= DATA and type(read(source, roots)) is list)
+
+
+def reached(guards: Iterable[Guard], roots: Roots) -> Iterator[Guard]:
+    """Yield the guards of an entry, but for those about parts of an object in whose place lies one of another type.
+
+    Reading such a part might run code of the program's: `__getitem__`, `__missing__`, a property.
+    """
+    lost: set[Source] = set()
+    for guard in guards:
+        if lost and is_below(guard.source, lost):
+            continue
+        yield guard
+        if guard.kind in OF_TYPES and not is_of_same_type(guard, roots):
+            lost.add(guard.source)
+
+
+OF_TYPES = frozenset({"TYPE_MATCH", "ID_MATCH", "FUNCTION_MATCH", "TENSOR_MATCH"})
+
+
+def is_of_same_type(guard: Guard, roots: Roots) -> bool:
+    """Return whether what is at a guard's source has the type that the guard wants."""
+    now = read(guard.source, roots)
+    if isinstance(guard.arg, TensorMeta):
+        return type(now) is guard.arg.cls
+    return KINDS[guard.kind].holds(now, guard.arg, roots)
+
+
+def is_below(source: Source | None, lost: set[Source]) -> bool:
+    """Return whether a path leads through one of these sources."""
+    while source is not None and source not in lost:
+        source = source.base
+    return source is not None
 
 
 def is_about_contents(guard: Guard) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -43,10 +43,22 @@ def _class_attr(cls: type, name: str) -> Any:
 
 
 def _item(seq: Any, index: int) -> Any:
-    for base in (list, tuple):
+    """Return the item of a list, tuple or deque, without calling a subclass's methods. Raises TypeError for others."""
+    for base in (list, tuple, deque):
         if isinstance(seq, base):
             return base.__getitem__(seq, index)  # type: ignore[index]
-    return seq[index]
+    raise TypeError(type(seq))
+
+
+def _under_key(dct: dict[Any, Any], key: Any) -> Any:
+    """Return what a dict has under a key, without asking the `__missing__` of a subclass. Raises KeyError."""
+    found = dict.get(dct, key, _NOWHERE)
+    if found is _NOWHERE:
+        raise KeyError(key)
+    return found
+
+
+_NOWHERE = object()
 
 
 def _under_object(dct: dict[Any, Any], key: Any) -> Any:
@@ -78,7 +90,7 @@ ACCESSORS: dict[str, Accessor] = {
     "pinned": Accessor(lambda _, box: box.object, lambda _, box: repr(box)),
     # steps: the base is an object
     "dict": Accessor(lambda obj, _: obj.__dict__, lambda base, _: f"{base}.__dict__"),
-    "key": Accessor(lambda dct, key: dict.__getitem__(dct, key), lambda base, key: f"{base}[{key!r}]"),
+    "key": Accessor(_under_key, lambda base, key: f"{base}[{key!r}]"),
     # the key is the object at another source
     "keyed": Accessor(_under_object, lambda base, key: f"{base}[{key}]"),
     "item": Accessor(_item, lambda base, index: f"{base}[{index}]"),

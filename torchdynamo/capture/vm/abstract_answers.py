@@ -42,4 +42,6 @@ def guard_of(abstract: type, cls: type) -> tuple[Source, str, tuple[type, type]]
 
 def has_reference(answers: Any, arg: Any) -> bool:
     """Return whether a set has this very reference, or one to the class of a guard that is not settled."""
+    if not isinstance(answers, set):
+        return False
     return any(ref() is arg[1] if type(arg) is tuple else ref is arg for ref in answers)
