@@ -330,3 +330,39 @@ def test_operators_that_nobody_has_asked_for() -> None:
             warnings.simplefilter("error")
             for _ in range(2):
                 assert program(torch.ones(2)).tolist() == [3, 3]
+
+
+class Late:
+    """Gets an attribute from the function that misses it at first, and then raises something else."""
+
+
+def misses_at_first(x: Any) -> Any:
+    try:
+        Late.table  # type: ignore[attr-defined]
+    except AttributeError as error:
+        Late.table = 1  # type: ignore[attr-defined]
+        return x + 1, str(error)
+    raise ValueError("it is there")
+
+
+def misses_a_variable(x: Any) -> Any:
+    try:
+        Late.table  # type: ignore[attr-defined]
+    except AttributeError as error:
+        text = str(error)
+    Late.table = 1  # type: ignore[attr-defined]
+    return x + 1, text
+
+
+@pytest.mark.parametrize("fn", [misses_at_first, misses_a_variable])
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_raises_when_it_is_set_up_is_found_by_the_next_call(fn: Any, whole: bool) -> None:
+    told = []
+    for run in (fn, torchdynamo.compile(fn, backend="eager", fullgraph=whole)):
+        if hasattr(Late, "table"):
+            del Late.table
+        told.append(run(X)[1])
+        with pytest.raises((ValueError, UnboundLocalError)) as caught:
+            run(X)
+        told.append(str(caught.value))
+    assert told[:2] == told[2:]

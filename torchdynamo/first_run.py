@@ -31,8 +31,12 @@ def is_endless_setup(code: CodeType) -> bool:
 
 
 def raises(entry: Any) -> bool:
-    """Return whether the frame, run again at once, would raise because something else undoes the set-up each time."""
-    return entry.info.why is not None and entry.info.why.reason == "uncaught exception"
+    """Return whether the frame, run again at once, would raise because something else undoes the set-up each time.
+
+    An entry for one call has no record: it raises.
+    """
+    info = entry.info
+    return info is None or (info.why is not None and info.why.reason == "uncaught exception")
 
 
 class FirstCall(NamedTuple):

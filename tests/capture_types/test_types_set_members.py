@@ -1,8 +1,9 @@
-"""Sets that were there and hold modules, parameters and other objects which only identity tells apart."""
+"""What only identity tells apart: modules, parameters and other objects in sets, properties of classes."""
 
 from __future__ import annotations
 
 import gc
+import inspect
 import weakref
 from typing import Any
 
@@ -117,3 +118,61 @@ def test_what_was_in_a_set_is_not_kept() -> None:
     del holder.one, holder.members
     gc.collect()
     assert gone() is None
+
+
+# -- what a class shows, and its __dict__ holds ------------------------------------------------------------------------
+class Shown:
+    __slots__ = ("slot",)
+    one = property(lambda self: 1)
+    same = one
+    other = property(lambda self: 2)
+
+
+SHOWN = {Shown.one, Shown.slot}
+
+
+def told_apart(x):
+    own = Shown.__dict__
+    same = own["one"] is Shown.one, own["slot"] is Shown.slot, Shown.one is Shown.same, own["one"] == own["same"]
+    return (
+        x + 1,
+        same,
+        own["one"] is Shown.other,
+        own["other"] != Shown.one,
+        inspect.getattr_static(Shown, "one") is own["one"],
+    )
+
+
+def as_keys(x):
+    own = Shown.__dict__
+    found = (
+        {Shown.one: 1}[own["one"]],
+        {own["slot"]: 2}[Shown.slot],
+        Shown.one in {own["same"]},
+        [own["one"]].index(Shown.one),
+    )
+    return x + 1, found, Shown.one in SHOWN, own["slot"] in SHOWN, Shown.other in SHOWN
+
+
+@pytest.mark.parametrize("fn", [told_apart, as_keys])
+def test_a_property_is_one_object_wherever_it_is_found(fn: Any) -> None:
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for _ in range(2):
+        assert compiled(X)[1:] == fn(X)[1:]
+
+
+class Changing:
+    one = property(lambda self: 1)
+    other = property(lambda self: 2)
+
+
+def is_one(x):
+    return x + 1 if Changing.__dict__["one"] is Changing.other else x - 1
+
+
+def test_a_property_that_is_replaced_is_another() -> None:
+    compiled = torchdynamo.compile(is_one, backend="eager", fullgraph=True)
+    first = Changing.other
+    for other in (first, Changing.one, first, property(len)):
+        Changing.other = other
+        assert torch.equal(compiled(X), is_one(X))

@@ -16,7 +16,7 @@ from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Ref
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
-from torchdynamo.core.value import Object, TensorNode, Value
+from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 PLAIN_EQUALITY: Any = object.__eq__
 TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -74,5 +74,7 @@ def found_at(vm: Machine, item: Value) -> tuple[Source | None, Any]:
     if item.__class__ is Object:
         entity = vm.entity(item)
         return entity.source, entity.real
+    if item.__class__ is Known:
+        return item.source, item.obj
     assert isinstance(item, TensorNode)
     return item.source, vm.input_objects.get(item.node)

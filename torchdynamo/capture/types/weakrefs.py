@@ -15,7 +15,7 @@ import torch
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.types.threads import LOCKS
-from torchdynamo.capture.vm import operators
+from torchdynamo.capture.vm import operators, sameness
 from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
@@ -117,13 +117,13 @@ def is_same(vm: Machine, one: Object, other: Object) -> bool:
     """Return whether two references are one object. Without callback, an object has only one."""
     first, second = vm.entity(one), vm.entity(other)
     if one.ref == other.ref or (first.real is not MISSING and second.real is not MISSING):
-        return operators.identical(vm, one, other)
+        return sameness.identical(vm, one, other)
     if first.real is not MISSING or second.real is not MISSING:
         raise Break("unknown call", name="weakref.ref")
     mine, others = first.payload_as(WeakReference), second.payload_as(WeakReference)
     if mine.callback is not NONE or others.callback is not NONE:
         return False
-    return operators.identical(vm, mine.referent, others.referent)
+    return sameness.identical(vm, mine.referent, others.referent)
 
 
 @models(weakref.ReferenceType, "__eq__")

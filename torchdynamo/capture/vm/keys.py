@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 IDENTITY_HASHES: tuple[Any, ...] = (object.__hash__, torch.nn.Module.__hash__)
 
 
+# What a class shows as a constant, and its `__dict__` as an object.
+SHOWN = (property, types.MemberDescriptorType)
+
+
 class Ref:
     """Stand for an object that only identity tells apart, as a dictionary key."""
 
@@ -86,7 +90,8 @@ def hkey(vm: Machine, value: Value) -> Any:
             hash(value.obj)
         except TypeError as error:
             raise vm.error(TypeError, *error.args) from None
-        return wrapping.identity_of(vm, value)
+        found = wrapping.identity_of(vm, value)
+        return Ref(id(found)) if type(found) in SHOWN else found
     if value.__class__ is TensorNode:
         return Ref(vm.identity(value))
     if isinstance(value, Lazy) and value.pytype in (torch.Tensor, torch.nn.Parameter):

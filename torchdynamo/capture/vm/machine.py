@@ -30,6 +30,7 @@ from torchdynamo.capture.vm import (
     namespaces,
     operators,
     raising,
+    sameness,
     subscripts,
 )
 from torchdynamo.capture.vm import call as calls
@@ -107,7 +108,7 @@ class Machine(CaptureState):
     binary = operators.binary
     unary = operators.unary
     compare = operators.compare
-    identical = operators.identical
+    identical = sameness.identical
     truth = operators.truth
     length = operators.length
     contains = operators.contains

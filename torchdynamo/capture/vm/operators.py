@@ -23,21 +23,19 @@ from torchdynamo.capture.vm.lookup import (
     is_plain_constant,
 )
 from torchdynamo.capture.vm.refused_operands import refused_operands
+from torchdynamo.capture.vm.sameness import identical
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plain_seen_by
 from torchdynamo.capture.vm.wrap import (
     CONSTANTS,
-    cannot_look,
     class_attribute,
     holds_nan,
     identity_of,
     lift,
     refuse_unseen,
-    same_constant,
-    same_function,
 )
 from torchdynamo.core.policy import PURE_TYPES
 from torchdynamo.core.signals import Break, Raised
-from torchdynamo.core.value import Known, Lazy, Object, Symbol, TensorNode, Value, boolean
+from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value, boolean
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -296,37 +294,6 @@ def compare(vm: Machine, op: str, a: Value, b: Value) -> Value:
     if op == "not in":
         return boolean(not contains(vm, b, a))
     return binary(vm, op, a, b)
-
-
-def identical(vm: Machine, a: Value, b: Value) -> bool:
-    """Return `a is b`, guarded where either existed at entry."""
-    if a is b and a.__class__ is Symbol:
-        return True
-    if symbols.is_number(a) and symbols.is_number(b) and a.pytype is b.pytype:
-        a, b = (symbols.settled(vm, each) if each.__class__ is Symbol else each for each in (a, b))
-    if a.__class__ is Known and b.__class__ is Known:
-        if type(a.obj) is type(b.obj) is types.FunctionType:
-            return same_function(vm, a, b)
-        return same_constant(vm, a, b)
-    if a.pytype is b.pytype is int and (a.__class__ is not Object or b.__class__ is not Object or a.ref != b.ref):
-        return model.IDENTICAL[int](vm, a, b)
-    if a.__class__ is Object and b.__class__ is Object:
-        if a.ref == b.ref:
-            return True
-        first, second = vm.entity(a).source, vm.entity(b).source
-        if first is not None and second is not None:
-            vm.guard(first, "DISTINCT", (first, second))
-        return False
-    if a.__class__ is TensorNode and b.__class__ is TensorNode:
-        if a.fake is b.fake:
-            return True
-        vm.refuse_copies(a, b)
-        if a.source is not None and b.source is not None:
-            vm.guard(a.source, "DISTINCT", (a.source, b.source))
-        return False
-    if Lazy in (a.__class__, b.__class__) and a.pytype is b.pytype:
-        raise cannot_look(a)
-    return False
 
 
 def truth(vm: Machine, value: Value) -> bool:
