@@ -66,6 +66,9 @@ PATCHES: dict[str, Patch] = {
     "torch._inductor.codegen.wrapper.PythonWrapperCodegen.codegen_input_size_asserts": Patch(
         "checks each input of a forward once more, which takes longer than our guards"
     ),
+    "torch._inductor.codegen.triton.get_fused_kernel_name": Patch(
+        "gives names that are too long for Triton's files, where Inductor does not find the kernels then"
+    ),
     "torch._inductor.graph.SubgraphLowering.__init__": Patch(
         "takes positions of inputs that a backward may write to for positions of a body's arguments"
     ),

@@ -30,6 +30,7 @@ from torchdynamo.backends.frozen_constants import kept_apart
 from torchdynamo.backends.handoff import handoff
 from torchdynamo.backends.input_checks import without_input_checks
 from torchdynamo.backends.joint_pass import before_inductors
+from torchdynamo.backends.kernel_names import short_names
 from torchdynamo.backends.option_sets import choices, tuned_in, with_choice
 from torchdynamo.backends.partition import for_inductor
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
@@ -142,7 +143,7 @@ def wrapped(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     """Return Inductor's function that compiles one graph, forward or backward, with what is ours around it."""
     around: tuple[Callable[..., Any], ...] = (
         *(without_input_checks, bodies_keep_arguments(), skip_sympy_strides(), as_in_eager()),
-        *(recursion_limit_restored(), kept_apart),
+        *(short_names(), recursion_limit_restored(), kept_apart),
     )
     for wrap in around:
         inner_compile = wrap(inner_compile)
