@@ -4,6 +4,7 @@
     python benchmarks/decode.py --hidden 256 --device cpu
     python benchmarks/decode.py --backend inductor     # also the time per token of a loop with that backend
     python benchmarks/decode.py --first inductor       # the first call with that backend alone, Inductor's caches empty
+    python benchmarks/decode.py --first inductor --again    # and in a second process, with what the first has stored
 
 Weights are random and there is no cache: a token goes in, the likeliest next one comes out and goes in. *Overhead* is a
 call whose graph computes nothing, over the call of an empty function: guards and the way to the graph. *Token* is the
@@ -15,6 +16,7 @@ in a process of its own, so that neither's hook is in the other's way.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -151,7 +153,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     token = torch.zeros(1, 1, dtype=torch.long, device=device)
     if options.first:
         with torch.no_grad():
-            return first_call(compile_(model, backend=options.first), token, settle)
+            return first_call(compile_(model, backend=options.first), token, settle, options.caches)
     graphs: list[int] = []
 
     def nothing(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -185,9 +187,15 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     return figures
 
 
-def first_call(compiled: Callable[..., Any], token: torch.Tensor, settle: Callable[[], Any]) -> dict[str, float]:
-    """Measure the first call of a process: by the clock, and in processor seconds of the process itself."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+def first_call(
+    compiled: Callable[..., Any], token: torch.Tensor, settle: Callable[[], Any], caches: str | None
+) -> dict[str, float]:
+    """Measure the first call of a process, by the clock and in processor seconds of the process itself, and the next.
+
+    caches: the folder of Inductor's caches; None for one of its own.
+    """
+    own_folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with own_folder if caches is None else contextlib.nullcontext(caches) as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # Triton's is in it
         settle()
         start, before = time.perf_counter(), os.times()
@@ -195,7 +203,16 @@ def first_call(compiled: Callable[..., Any], token: torch.Tensor, settle: Callab
         settle()
         wall, after = time.perf_counter() - start, os.times()
     own = after.user + after.system - before.user - before.system
-    return {"first call, s": wall, "own CPU, s": own}
+    start = time.perf_counter()
+    result = compiled(token)
+    settle()
+    return {
+        "first call, s": wall,
+        "own CPU, s": own,
+        "next call, s": time.perf_counter() - start,
+        "sum of the result": float(result.double().sum()),
+        "Inductor imported": float("torch._inductor.compile_fx" in sys.modules),
+    }
 
 
 class Again(nn.Module):
@@ -209,6 +226,16 @@ class Again(nn.Module):
         return self.model(tokens)
 
 
+def alone(name: str, folder: str) -> dict[str, float]:
+    """Measure one front end in a process of its own. folder: for what it stores; "" if it stores nothing."""
+    command, environment = [sys.executable, __file__, *sys.argv[1:], "--front-end", name], dict(os.environ)
+    if folder:
+        command += ["--caches", f"{folder}/inductor"]
+        environment.update(TORCHDYNAMO_CACHE="1", TORCHDYNAMO_CACHE_DIR=f"{folder}/store")
+    told = subprocess.run(command, stdout=subprocess.PIPE, env=environment)
+    return json.loads(told.stdout.splitlines()[-1]) if told.returncode == 0 else {}
+
+
 def main() -> None:
     os.environ.setdefault("TORCHDYNAMO_CACHE", "0")  # what is measured is captured anew
     parser = argparse.ArgumentParser(description="What the host pays per decoded token.")
@@ -219,6 +246,8 @@ def main() -> None:
     parser.add_argument("--dtype", type=lambda name: getattr(torch, name), default=torch.bfloat16)
     parser.add_argument("--backend", action="append", default=[], help="also a loop with this backend; may be repeated")
     parser.add_argument("--first", metavar="BACKEND", help="only what the first call with this backend takes")
+    parser.add_argument("--again", action="store_true", help="with --first: in a second process, too")
+    parser.add_argument("--caches", help="folder of Inductor's caches, for a front end alone")
     parser.add_argument("--front-end", choices=FRONT_ENDS, help="this one alone, as JSON")
     options = parser.parse_args()
     if options.front_end:
@@ -226,8 +255,10 @@ def main() -> None:
         return
     table = {}
     for name in FRONT_ENDS:
-        told = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--front-end", name], stdout=subprocess.PIPE)
-        table[name] = json.loads(told.stdout.splitlines()[-1]) if told.returncode == 0 else {}
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            table[name] = alone(name, folder if options.again else "")
+            if options.again:
+                table[name].update({f"again: {what}": figure for what, figure in alone(name, folder).items()})
     print(f"{'':24}" + "".join(f"{name:>16}" for name in FRONT_ENDS) + f"{'ratio':>8}")
     for what in dict.fromkeys(key for figures in table.values() for key in figures):
         ours, theirs = (table[name].get(what, float("nan")) for name in FRONT_ENDS)

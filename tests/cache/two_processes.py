@@ -43,7 +43,7 @@ import torch, torchdynamo
 from torch.utils import _pytree as pytree
 from torchdynamo import events
 
-HEAVY = ("torch._inductor", "torch._dynamo", "sympy", "torch.fx.experimental.symbolic_shapes")
+HEAVY = ("torch._inductor", "torch._dynamo", "triton", "sympy", "torch.fx.experimental.symbolic_shapes")
 sys.path.insert(0, sys.argv[1])
 
 

@@ -33,6 +33,8 @@ STOP_RECOMPUTING: type[Exception] = torch.utils.checkpoint._StopRecomputationErr
 INDUCTOR_HAS_OLD_EDGES = bool(torch.__version__ < "2.13")
 # Before 2.13, the backwards of a body that is called several times are not told apart.
 BODIES_HAVE_BACKWARDS = bool(torch.__version__ >= "2.13")
+# Launches kernels of which there is a binary; None in builds of torch for other GPUs than NVIDIA's.
+KERNEL_LAUNCHER: Any = None if torch.version.hip else getattr(torch._C, "_StaticCudaLauncher", None)
 # Before 2.14, `torch.autograd.Function.apply` is a function in Python.
 APPLY_IN_PYTHON: tuple[FunctionType, ...] = tuple(
     filter(None, [getattr(torch.autograd.Function.apply, "__func__", None)])

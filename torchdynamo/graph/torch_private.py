@@ -144,6 +144,8 @@ PRIVATE: dict[str, str] = {
 # Name that only some versions or builds of torch have -> the behaviour without it.
 SOME_VERSIONS: dict[str, str] = {
     "torch._C._cuda_getCurrentRawStream": "streams are asked for their number by an object, which takes longer",
+    "torch._C._cuda_getDriverVersion": "a build without CUDA has no driver for the store's keys",
+    "torch._C._StaticCudaLauncher": "kernels for GPUs are not stored",
     "torch._C._cuda_clearCublasWorkspaces": "a build without CUDA makes no recordings, which clear workspaces",
     "torch.fx.experimental.symbolic_shapes._ShapeEnvGuardError": "GuardOnDataDependentSymNode says the same",
     "torch.fx.experimental.symbolic_shapes.ShapeEnv.error_on_new_guards": "a rule decides by the size at hand",

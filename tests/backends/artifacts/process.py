@@ -2,6 +2,7 @@
 
 python process.py write FOLDER BACKEND NAME...    prints, as JSON, the reasons for what is not stored
 python process.py read FOLDER             prints, as JSON, the differences by program, and what was imported
+With `write:cuda` and `read:cuda` all tensors are on a GPU.
 """
 
 from __future__ import annotations
@@ -240,4 +241,7 @@ def read(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"write": write, "read": read}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    way, _, device = sys.argv[1].partition(":")
+    if device:
+        torch.set_default_device(device)
+    {"write": write, "read": read}[way](Path(sys.argv[2]), *sys.argv[3:])

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from programs import PROGRAMS
 
 from torchdynamo.backends import artifacts
-from torchdynamo.backends.artifacts.artifact import BlobFile, CannotStore
-from torchdynamo.backends.artifacts.inductor import kernels, wrapper_code
+from torchdynamo.backends.artifacts.artifact import BlobFile, CannotStore, NotReady
+from torchdynamo.backends.artifacts.inductor import alignment, kernels, triton_kernels, wrapper_code
 
 SCRIPT = Path(__file__).parent / "process.py"
 # Compiled in each run of the tests; the others in long runs.
@@ -167,6 +171,7 @@ def test_the_environment_is_as_before(folder: Path, written: object, monkeypatch
 
 # -- what Inductor writes ---------------------------------------------------------------------------------------------
 HEAD = "import math\nimport torch\naten = torch.ops.aten\nfrom torch._inductor.x import helper\n"
+KERNELS = "kernel = async_compile.triton('k', 'source')\nother = async_compile.multi_kernel('k', [])\n"
 BODIES = {
     "return helper(args)": "'helper'",
     "return torch.ops.prims.sin(args)": "torch.ops.prims.sin",
@@ -176,14 +181,17 @@ BODIES = {
     "return open(args)": "'open'",
     "return args._cdata": "args._cdata",
     "import os": "import os",
-    "return kernel(args)": "async_compile.triton",
+    "return kernel(args)": "'kernel' than launch it",
+    "return kernel.launchers": "attribute of the kernel 'kernel'",
+    "return other(args)": "async_compile.multi_kernel",
+    "return torch.cuda.empty_cache()": "torch.cuda.empty_cache",
     "return missing(args)": "'missing'",
 }
 
 
 @pytest.mark.parametrize("body", BODIES)
 def test_a_name_without_a_meaning_is_the_reason(body: str) -> None:
-    source = f"{HEAD}kernel = async_compile.triton('k', 'source')\ndef call(args):\n    {body}\n"
+    source = f"{HEAD}{KERNELS}def call(args):\n    {body}\n"
     with pytest.raises(CannotStore, match=BODIES[body]):
         wrapper_code.read(source)
 
@@ -206,6 +214,122 @@ def test_what_the_entry_does_not_reach_is_left_behind() -> None:
     )
     code = wrapper_code.read(source)
     assert "get_args" not in code.source and "def used" in code.source
+
+
+def test_kernels_are_told_by_who_compiles_them() -> None:
+    source = (
+        f"{HEAD}{KERNELS}third = async_compile.cpp_pybinding([], 'source')\ndef call(args):\n"
+        "    with torch.cuda._DeviceGuard(0):\n        kernel.run(args, stream=0)\n    third(args)\n"
+    )
+    code = wrapper_code.read(source)
+    assert (code.kernels, code.launched) == (("third",), ("kernel",))
+
+
+# -- kernels of Triton ------------------------------------------------------------------------------------------------
+class Static:
+    """Stands for torch's launcher of a binary."""
+
+    name, num_warps, shared, arg_tys = "function", 4, 16, "OOi"
+    has_global_scratch, has_profile_scratch = True, False
+
+    def run(self, *args: Any) -> None:
+        raise AssertionError("nothing is launched while it is written")
+
+
+def kernel_of_triton(lines: str, count: int = 1, **about: Any) -> Any:
+    scope: dict[str, Any] = {"runner": Static().run}
+    exec(f"def launcher(a, b, n, stream):\n    {lines}", scope)
+    launcher = scope["launcher"]
+    launcher.cache_hash, launcher._is_static = "folder", True
+    launcher.config = SimpleNamespace(found_by_coordesc=about.pop("found", False))
+    heuristic = SimpleNamespace(name="POINTWISE")
+    return SimpleNamespace(
+        launchers=[launcher] * count, inductor_meta=about, heuristic_type=heuristic, triton_meta={"device": 0}
+    )
+
+
+LAUNCH = "runner(max(1, -(n // -128)), 1, 1, stream, a, b, n)"
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Stand for torch's launcher, and return what it is asked."""
+    found: list[Any] = []
+    launcher = SimpleNamespace(
+        _load_kernel=lambda *args: (found.append(args), (None, 7, 32, 0))[1],
+        _launch_kernel=lambda *args: found.append(args),
+    )
+    monkeypatch.setattr(triton_kernels, "launcher_in_cpp", lambda: launcher)
+    monkeypatch.setattr(triton_kernels, "binary_of", lambda *args: b"binary")
+    monkeypatch.setattr(triton_kernels, "_loaded", {})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device", lambda at: contextlib.nullcontext())
+    return found
+
+
+def test_a_kernel_is_launched_as_inductor_launches_it(launched: list[Any], tmp_path: Path) -> None:
+    blobs: dict[str, bytes] = {}
+    data, code = triton_kernels.encode_launch("kernel", kernel_of_triton(LAUNCH), blobs)
+    (digest,) = blobs
+    path = tmp_path / digest
+    path.write_bytes(blobs[digest])
+    read = partial(BlobFile, str(path))
+    for _ in range(2):
+        kernel = triton_kernels.decode_launch(data, code, lambda name: read(path.read_bytes()))
+        kernel.run("x", "y", 300, stream=5)
+    expected = (7, 3, 1, 1, 4, 16, "OOiO", ("x", "y", 300, None), 5)
+    assert launched == [(str(path), "function", 16, 0), expected, expected]  # loaded once
+    triton_kernels._loaded.clear()
+    path.write_bytes(b"binarz")
+    with pytest.raises(artifacts.BadArtifact):
+        triton_kernels.decode_launch(data, code, lambda name: read(path.read_bytes()))
+    with pytest.raises(artifacts.BadArtifact):
+        triton_kernels.decode_launch({**data, "device": 1}, code, lambda name: read(path.read_bytes()))
+
+
+def test_kernels_that_are_not_settled_are_stored_later(launched: list[Any]) -> None:
+    for kernel in (kernel_of_triton(LAUNCH, count=2), kernel_of_triton(LAUNCH, coordinate_descent_tuning=True)):
+        with pytest.raises(NotReady):
+            triton_kernels.encode_launch("kernel", kernel, {})
+    tuned = kernel_of_triton(LAUNCH, coordinate_descent_tuning=True, found=True)
+    assert triton_kernels.encode_launch("kernel", tuned, {})
+    assert launched == []
+
+
+def test_launchers_that_are_not_torchs_are_a_reason(launched: list[Any]) -> None:
+    by_triton = kernel_of_triton(LAUNCH)
+    by_triton.launchers[0]._is_static = False
+    for kernel, reason in (
+        (by_triton, "launched by Triton"),
+        (kernel_of_triton("runner(open(a))"), "uses"),
+        (object(), "nothing launches it"),
+    ):
+        with pytest.raises(CannotStore, match=reason):
+            triton_kernels.encode_launch("kernel", kernel, {})
+    assert launched == []
+
+
+@pytest.mark.parametrize("base", [torch.arange(12.0), torch.arange(12.0)[1:]])
+def test_inputs_are_copied_where_inductor_copies_them(base: torch.Tensor) -> None:
+    """A graph that writes to one input and reads another, strided one."""
+    inductors = pytest.importorskip("torch._inductor.utils")
+
+    def graph(args: list[Any]) -> Any:
+        assert [each.data_ptr() % inductors.ALIGNMENT for each in args] == [0, 0]
+        args[0].add_(1)
+        assert args[1].stride() == (2,)
+        return [args[0] * 2, args[1] * 3]
+
+    inner = inductors.align_inputs_from_check_idxs(graph, [0, 1], {0})
+    entry, about = alignment.without_alignment(inner)
+    assert entry is graph
+    assert alignment.without_alignment(graph) == (graph, None)
+    ours, theirs = base.clone(), base.clone()
+    ours, theirs = (torch.cat((each[:1], each))[1:] if base.storage_offset() else each for each in (ours, theirs))
+    made = [run([x, x.clone()[::2]]) for run, x in ((alignment.with_alignment(entry, about), ours), (inner, theirs))]
+    assert all(map(torch.equal, *made))
+    assert torch.equal(ours, theirs) and torch.equal(ours, base + 1)
 
 
 def test_what_other_backends_return_is_not_stored() -> None:

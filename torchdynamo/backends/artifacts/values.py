@@ -23,6 +23,7 @@ LEAF = "*"
 PLAIN = (bool, int, float, str)
 NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
 MODE = "mode"
+DEVICES = ("cpu", "cuda")
 
 
 def encode(value: Any) -> Value:
@@ -70,20 +71,21 @@ def decode_view(value: Value) -> Any:
 
 def encode_tensor(tensor: Any, blobs: dict[str, bytes]) -> Value:
     """Return a constant of a graph as data; its memory becomes a blob. Raises CannotStore for all but plain tensors."""
-    if type(tensor) is not torch.Tensor or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+    if type(tensor) is not torch.Tensor or tensor.device.type not in DEVICES or tensor.layout is not torch.strided:
         raise CannotStore(
-            f"the graph has a constant of type {type(tensor).__name__} that is no plain tensor of the CPU"
+            f"the graph has a constant of type {type(tensor).__name__} that is no plain tensor of a CPU or GPU"
         )
     if tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
         raise CannotStore("the graph has a constant that needs a gradient or is no plain tensor")
     memory = tensor.detach().clone(memory_format=torch.preserve_format)
-    storage = memory.untyped_storage()
+    storage = memory.untyped_storage().cpu()
     content = bytes(torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()) if storage.nbytes() else b""
     return {
         "memory": add_blob(blobs, content),
         "dtype": encode(memory.dtype),
         "sizes": list(memory.shape),
         "strides": list(memory.stride()),
+        "device": str(memory.device),
     }
 
 
@@ -95,7 +97,8 @@ def decode_tensor(data: dict[str, Value], read_blob: ReadBlob) -> torch.Tensor:
         memory = torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage()
     made = torch.empty(0, dtype=decode(data["dtype"]), device="cpu")
     try:
-        return made.set_(memory, 0, field(data, "sizes", list), field(data, "strides", list))
+        made = made.set_(memory, 0, field(data, "sizes", list), field(data, "strides", list))
+        return made.to(field(data, "device", str))
     except (RuntimeError, TypeError) as error:
         raise BadArtifact(f"a constant does not fit its memory: {error}") from None
 

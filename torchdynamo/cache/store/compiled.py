@@ -15,6 +15,7 @@ from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import Malformed, NotStorable, NotYetStorable, decode, encode
 from torchdynamo.codegen.checked_graph import CheckedGraph
 
+DEVICES = ("cpu", "cuda")
 AS_CAPTURED, CHECKED, ARTIFACT = "as captured", "as captured, with checks", "artifact"
 
 
@@ -39,10 +40,10 @@ def graphs_of(made: Any, gm: torch.fx.GraphModule) -> Iterator[torch.fx.GraphMod
 
 
 def check_devices(gm: torch.fx.GraphModule) -> None:
-    """Raise NotStorable for a graph on another device than a CPU, whose kernels cannot be written."""
+    """Raise NotStorable for a graph on another device than a CPU or GPU, whose kernels cannot be written."""
     for node in gm.graph.find_nodes(op="placeholder"):
         example = node.meta.get("example_value")
-        if isinstance(example, torch.Tensor) and example.device.type != "cpu":
+        if isinstance(example, torch.Tensor) and example.device.type not in DEVICES:
             raise NotStorable(f"kernels run on {example.device.type}")
 
 

@@ -7,6 +7,7 @@ has begun to use it still finds what was stored for graphs on the CPU.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 
 import torch
 from torch.utils import _pytree as pytree
@@ -43,5 +44,22 @@ def check_visible(stored: str) -> None:
 
 @functools.cache
 def visible() -> str:
-    """Return the properties of each GPU. Begins to use CUDA; a forked process has what its parent asked."""
-    return str([str(torch.cuda.get_device_properties(at)) for at in range(torch.cuda.device_count())])
+    """Return the kinds of the GPUs, which another machine may have too, and the versions of driver and kernel compiler.
+
+    Begins to use CUDA; a forked process has what its parent asked.
+    """
+    about = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    kinds = [tuple(getattr(each, name, None) for name in KIND) for each in about]
+    driver = getattr(torch._C, "_cuda_getDriverVersion", int)()
+    return f"{kinds} driver {driver} triton {version('triton')}"
+
+
+KIND = ("name", "major", "minor", "gcnArchName", "multi_processor_count", "total_memory", "L2_cache_size")
+
+
+def version(package: str) -> str:
+    """Return the version of a package, which is not imported; "" if there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -2,6 +2,7 @@
 #include "tensor_impl.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty_strided_ops.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/inductor/inductor_ops.h>
@@ -62,18 +63,38 @@ std::string text_of(c10::IntArrayRef dims)
 
 static PyObject *tensor_data_pointer(PyObject *, PyObject *) { return PyLong_FromVoidPtr((void *)data_pointer); }
 
+// False: an error is set.
+static bool read_layout(PyObject *const *args, Py_ssize_t nargs, Dims &sizes, Dims &strides)
+{
+    if (nargs == 3 && THPDtype_Check(args[2]))
+        return read_dims(args[0], sizes) && read_dims(args[1], strides);
+    PyErr_SetString(PyExc_TypeError, "expected sizes, strides and a dtype");
+    return false;
+}
+
 static PyObject *empty_strided_cpu(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 {
     HANDLE_TH_ERRORS
     Dims sizes, strides;
-    if (nargs != 3 || !THPDtype_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "empty_strided_cpu takes sizes, strides and a dtype");
-        return nullptr;
-    }
-    if (!read_dims(args[0], sizes) || !read_dims(args[1], strides))
+    if (!read_layout(args, nargs, sizes, strides))
         return nullptr;
     auto dtype = reinterpret_cast<THPDtype *>(args[2])->scalar_type;
     return THPVariable_Wrap(at::Tensor(at::detail::empty_strided_cpu(sizes, strides, dtype)));
+    END_HANDLE_TH_ERRORS
+}
+
+// On the current GPU. The kernel is called past all modes; a build of torch without CUDA has none, and raises.
+static PyObject *empty_strided_cuda(PyObject *, PyObject *const *args, Py_ssize_t nargs)
+{
+    HANDLE_TH_ERRORS
+    Dims sizes, strides;
+    if (!read_layout(args, nargs, sizes, strides))
+        return nullptr;
+    auto dtype = reinterpret_cast<THPDtype *>(args[2])->scalar_type;
+    c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
+    return THPVariable_Wrap(at::_ops::empty_strided::redispatch(keys, c10::fromIntArrayRefSlow(sizes),
+                                                                c10::fromIntArrayRefSlow(strides), dtype,
+                                                                std::nullopt, c10::Device(c10::kCUDA), std::nullopt));
     END_HANDLE_TH_ERRORS
 }
 
@@ -138,6 +159,8 @@ static PyMethodDef kernel_functions[] = {
     {"tensor_data_pointer", tensor_data_pointer, METH_NOARGS,
      "tensor_data_pointer() -> int: the address of `void *f(PyObject *tensor)`, which returns where its data is."},
     {"empty_strided_cpu", TD_FAST(empty_strided_cpu), "empty_strided_cpu(sizes, strides, dtype) -> tensor"},
+    {"empty_strided_cuda", TD_FAST(empty_strided_cuda),
+     "empty_strided_cuda(sizes, strides, dtype) -> tensor on the current GPU"},
     {"reinterpret_tensor", TD_FAST(reinterpret_tensor),
      "reinterpret_tensor(tensor, sizes, strides, offset=0) -> tensor in the same memory, and no view to autograd"},
     {"assert_size_stride", TD_FAST(assert_size_stride),

@@ -17,11 +17,13 @@ def aot_kind(
     name: str,
     encode_code: Callable[[Any, dict[str, bytes]], Value],
     decode_code: Callable[[dict[str, Value], ReadBlob], Run],
+    after_first_run: Callable[[Any, Callable[[], object]], bool] = lambda run, call: False,
 ) -> ArtifactKind:
     """Return a kind of artifacts.
 
     name: by which a backend keeps its notes. encode_code: returns what AOTAutograd calls as data, and adds blobs;
-    raises CannotStore. decode_code: makes it from that; raises BadArtifact.
+    raises CannotStore. decode_code: makes it from that; raises BadArtifact. after_first_run: calls a function when what
+    AOTAutograd calls has run once; returns whether that is still to come.
     """
 
     def made_of(compiled: Any) -> Notes | None:
@@ -66,4 +68,10 @@ def aot_kind(
             return lambda *args: run(list(args))
         return lambda *args: structured(structure, iter(run(list(args))))
 
-    return ArtifactKind(made_of, dump, load, after_backward)
+    def when_ready(notes: Notes, call: Callable[[], object]) -> bool:
+        if len(notes.wrapped) != 1:
+            return False
+        (wrapped,) = notes.wrapped
+        return after_backward(notes, call) if wrapped.trains else after_first_run(wrapped.run, call)
+
+    return ArtifactKind(made_of, dump, load, when_ready)

@@ -80,8 +80,7 @@ def encode_training(notes: Notes, wrapped: Wrapped, encode_code: Callable[[Any],
 def after_backward(notes: Notes, call: Callable[[], object]) -> bool:
     """Call a function when a graph's backward has run; return whether that is still to come."""
     trained = None if notes.trained is None else notes.trained()
-    cls = getattr(notes.wrapped[0].run, "__self__", None) if len(notes.wrapped) == 1 else None
-    if trained is None or trained.proven or getattr(cls, "compiled_bw", notes) is not None:
+    if trained is None or trained.proven:
         return False
     trained.when_proven.append(call)
     return True

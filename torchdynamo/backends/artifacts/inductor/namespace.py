@@ -38,12 +38,15 @@ NAMES: dict[str, Name] = {
     "inductor_ops": Name("torch.ops.inductor", torch.ops.inductor),
     "_quantized": Name("torch.ops._quantized", torch.ops._quantized),
     "alloc_from_pool": Name("torch.ops.inductor._alloc_from_pool", torch.ops.inductor._alloc_from_pool),
+    "get_raw_stream": Name("torch._C._cuda_getCurrentRawStream", getattr(torch._C, "_cuda_getCurrentRawStream", None)),
+    "empty_strided_cuda": Name(".guards._empty_strided_cuda", _native.empty_strided_cuda),
     "empty_strided_cpu": Name(".guards._empty_strided_cpu", _native.empty_strided_cpu),
     "reinterpret_tensor": Name(".guards._reinterpret_tensor", _native.reinterpret_tensor),
     "assert_size_stride": Name(".guards.assert_size_stride", _native.assert_size_stride),
     "assert_alignment": Name(".guards.assert_alignment", _native.assert_alignment),
 }
 EXTERNS = "extern_kernels"
+OF_DEVICES = (["cuda", "_DeviceGuard"], ["cuda", "set_device"])  # functions of torch that choose a GPU
 BUILTINS: dict[str, Any] = {
     each.__name__: each
     for each in (abs, bool, float, int, len, list, max, min, pow, range, round, slice, sum, tuple, zip)

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from torchdynamo.backends.artifacts.artifact import BadArtifact, CannotStore
-from torchdynamo.backends.artifacts.inductor.namespace import BUILTINS, EXTERNS, NAMES
+from torchdynamo.backends.artifacts.inductor.namespace import BUILTINS, EXTERNS, NAMES, OF_DEVICES
 from torchdynamo.backends.artifacts.operators import of_torch
 
 ENTRY = "call"
 COMPILER = "async_compile"
+CPP, TRITON = "cpp_pybinding", "triton"  # its methods
+LAUNCH = "run"  # the method of a Triton kernel that launches it
 IGNORED = (f"{COMPILER}.wait(globals())", f"del {COMPILER}")
 OPERATORS = {"aten": "aten", "inductor_ops": "inductor", "_quantized": "_quantized"}  # name -> namespace
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign
@@ -25,7 +27,8 @@ class WrapperCode(NamedTuple):
     """The code of a graph, and the names in it that are given to it."""
 
     source: str
-    kernels: tuple[str, ...]
+    kernels: tuple[str, ...]  # in C++
+    launched: tuple[str, ...]  # kernels of Triton
     constants: tuple[str, ...]
     externs: tuple[str, ...]  # attributes of `extern_kernels`
 
@@ -36,7 +39,7 @@ def read(source: str) -> WrapperCode:
     if ENTRY not in definitions:
         raise CannotStore(f"Inductor's code has no {ENTRY!r}")
     kept: dict[str, Definition] = {}
-    kernels: list[str] = []
+    kernels: dict[str, str] = {}  # by name: who compiles it
     constants: list[str] = []
     used = Names()
     waiting = [ENTRY]
@@ -47,8 +50,8 @@ def read(source: str) -> WrapperCode:
         node = definitions.get(name)
         if node is None:
             check_given(name, origins)
-        elif is_kernel(node):
-            kernels.append(name)
+        elif compiler := compiler_of(node):
+            kernels[name] = compiler
         elif is_constant(node):
             constants.append(name)
         elif name in NAMES:
@@ -56,11 +59,15 @@ def read(source: str) -> WrapperCode:
         else:
             kept[name] = node
             waiting.extend(used.read(node))
-    if misused := [name for name in used.owners if name in kernels]:
-        raise CannotStore(f"Inductor's code uses an attribute of the kernel {misused[0]!r}")
+    for name, compiler in kernels.items():
+        if used.attributes.get(name, set()) - ({LAUNCH} if compiler == TRITON else set()):
+            raise CannotStore(f"Inductor's code uses an attribute of the kernel {name!r}")
+        if compiler == TRITON and name in used.whole:
+            raise CannotStore(f"Inductor's code does something else with the kernel {name!r} than launch it")
     body = [node for node in definitions.values() if node in kept.values()]
     text = ast.unparse(ast.Module(body=list(dict.fromkeys(body)), type_ignores=[]))
-    return WrapperCode(text, tuple(sorted(kernels)), tuple(sorted(constants)), tuple(sorted(used.externs)))
+    in_cpp, launched = (tuple(sorted(name for name in kernels if kernels[name] == each)) for each in (CPP, TRITON))
+    return WrapperCode(text, in_cpp, launched, tuple(sorted(constants)), tuple(sorted(used.externs)))
 
 
 def definitions_of(module: ast.Module) -> tuple[dict[str, Definition], dict[str, str]]:
@@ -97,16 +104,18 @@ def is_ignored(node: ast.stmt) -> bool:
     return ast.unparse(node) in IGNORED
 
 
-def is_kernel(node: Definition) -> bool:
-    """Return whether a definition is a kernel in C++. Raises CannotStore for kernels of other compilers."""
+def compiler_of(node: Definition) -> str:
+    """Return which compiler a definition asks for a kernel; "" for other definitions. Raises CannotStore for compilers
+    whose kernels cannot be written.
+    """
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-        return False
+        return ""
     path = path_of(node.value.func)
     if path[:1] != [COMPILER]:
-        return False
-    if path != [COMPILER, "cpp_pybinding"]:
+        return ""
+    if path[1:] not in ([CPP], [TRITON]):
         raise CannotStore(f"a kernel is compiled by {'.'.join(path)}")
-    return True
+    return path[1]
 
 
 def is_constant(node: Definition) -> bool:
@@ -136,7 +145,8 @@ class Names:
 
     def __init__(self) -> None:
         self.externs: set[str] = set()
-        self.owners: set[str] = set()  # names with attributes that were asked for
+        self.attributes: dict[str, set[str]] = {}  # by name: those that were asked for
+        self.whole: set[str] = set()  # names that are used in another way
 
     def read(self, definition: Definition) -> Iterator[str]:
         """Yield the names that a definition reads and does not bind itself."""
@@ -152,14 +162,18 @@ class Names:
                 elif any(part.startswith("_") for part in path[1:]) or node.attr.startswith("_"):
                     raise CannotStore(f"Inductor's code uses {ast.unparse(node)!r}")
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
+                if id(node) not in inner:
+                    self.whole.add(node.id)
                 yield node.id
 
     def check(self, path: list[str]) -> None:
         """Check the attributes of a name that is not bound in the function."""
         owner, *rest = path
-        self.owners.add(owner)
+        self.attributes.setdefault(owner, set()).update(rest[:1])
         if owner == EXTERNS:
             self.externs.add(rest[0])
+        elif owner == "torch" and rest in OF_DEVICES:
+            pass
         elif owner == "torch" or owner in OPERATORS:
             try:
                 of_torch(rest if owner == "torch" else ["ops", OPERATORS[owner], *rest])
