@@ -93,12 +93,17 @@ def inputs_of(gm: torch.fx.GraphModule, captured: Capture, values: Sequence[Any]
 def with_pieces(
     backend: registry.Backend, gm: torch.fx.GraphModule, compile_with: Callable[..., Any], reads_later: bool
 ) -> registry.Backend:
-    """Return a backend that gets the pieces between the nodes that run as they are; the given one if there are none.
+    """Return a backend that gets the pieces between the nodes that run as they are: the given one if there are none, or
+    if it runs graphs as they are.
 
     compile_with: compiles a graph by a backend. reads_later: a backward in it may run as the program wrote it.
     """
-    if has_host_nodes(gm):
+    on_host = has_host_nodes(gm)
+    if on_host:
         shrink_examples(gm.graph)
+    if registry.has_mark(backend, "runs_as_captured"):
+        return backend
+    if on_host:
         return between_host_nodes(backend, compile_with)
     return whole_if_untraced(backend, compile_with) if reads_later else backend
 

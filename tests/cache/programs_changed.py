@@ -45,6 +45,76 @@ CHANGED: dict[str, Program] = {
         "ignore",
         "raise",
     ),
+    "numpy_function_of_an_array": changed(
+        "import numpy as np\ng = np.@@\ndef f(x): return torch.from_numpy(g(x.numpy())) + 1\n", "sqrt", "cbrt"
+    ),
+    "numpy_function_by_name": changed(
+        "import numpy as np\n@@\ndef f(x): return torch.from_numpy(np.cumsum(x.numpy())) + 1\n",
+        "",
+        "np.cumsum = np.sqrt",
+    ),
+    "numpys_generator": changed(
+        "import numpy as np\nrng = np.random.@@(0)\ndef f(x): return torch.from_numpy(rng.standard_normal(3)) + x\n"
+        "def reset():\n    global rng\n    rng = np.random.@@(0)\n",
+        "default_rng",
+        "RandomState",
+    ),
+    "array_of_another_type": changed(
+        "import numpy as np\nbox = np.arange(3, dtype='@@')\ndef f(x): return x + torch.from_numpy(x.numpy() * box)\n",
+        "float32",
+        "float64",
+    ),
+    "number_of_the_program_in_an_array": changed(
+        "import numpy as np\nby = @@\ndef f(x): return torch.from_numpy(x.numpy() * by) + 1\n", "2", "3"
+    ),
+    "lock_that_is_held": changed(
+        "import threading\nlock = threading.@@\ndef f(x):\n    with lock:\n        return x * 2\n",
+        "RLock()",
+        "RLock(); lock.acquire()",
+    ),
+    "lock_of_another_kind": changed(
+        "import threading\nlock = threading.@@()\ndef f(x):\n    with lock:\n        x = x * 2\n"
+        "    with lock:\n        return x + lock.acquire(blocking=False)\n"
+        "def after(given):\n    lock.release()\n",
+        "Lock",
+        "RLock",
+    ),
+    "flag_that_a_module_of_torchs_makes": changed(
+        "import torch.utils.deterministic as home\nhome.fill_uninitialized_memory = @@\n"
+        "def f(x): return x + home.fill_uninitialized_memory\n",
+        "True",
+        "False",
+    ),
+    "flag_that_no_module_has_until_it_is_asked": changed(
+        "torch.backends.opt_einsum.enabled = @@\ndef f(x): return x + torch.backends.opt_einsum.enabled\n",
+        "False",
+        "torch.backends.opt_einsum.is_available()",
+    ),
+    "module_that_makes_its_names_in_place_of_torchs": changed(
+        "import types, torch.utils.deterministic\nclass Made(types.ModuleType):\n"
+        "    def __getattr__(self, name): return False\n"
+        "home = @@\ndef f(x): return x + home.fill_uninitialized_memory\n",
+        "torch.utils.deterministic",
+        "Made('other')",
+    ),
+    "what_a_comprehension_calls_that_breaks": changed(
+        "def g(x): return x + 1 if x.sum() > 0 else x - 1\ndef h(x): return x + 2 if x.sum() > 0 else x - 1\n"
+        "def f(x): return [@@(each.cos()).sin() for each in (x, x * 2)]\n",
+        "g",
+        "h",
+    ),
+    "comprehension_that_breaks": changed(
+        "def g(x): return x + 1 if x.sum() > 0 else x - 1\n"
+        "def f(x): return [g(each.cos()).@@() for each in (x, x * 2)]\n",
+        "sin",
+        "cos",
+    ),
+    "inner_function_that_breaks": changed(
+        "def among(x):\n    def inner(v):\n        if v.sum() > 0:\n            v = v * 2\n        return v.@@()\n"
+        "    return inner(x) + 1\ndef f(x): return among(x)\n",
+        "sin",
+        "cos",
+    ),
     # -- what is called again, or compared by its parts
     "declared_constant": changed(
         "import torchdynamo\nVALUES = [@@]\n@torchdynamo.assume_constant_result\ndef g(): return VALUES[0]\n"

@@ -33,6 +33,52 @@ UNCHANGED: dict[str, Program] = {
         def args(): return (torch.ones(3),)
         """
     ),
+    "arrays_and_generators_in_a_graph": Program(
+        """
+        import numpy as np
+        rng = np.random.default_rng(0)
+        box = np.arange(3.0)
+        def f(x):
+            a = x.numpy() + box.sum()
+            y = torch.from_numpy(np.sqrt(a)) * 2
+            return y.cos() + torch.from_numpy(a.mean(keepdims=True)), torch.from_numpy(rng.random(3)) + x
+        def args(): return (torch.ones(3),)
+        def reset():
+            global rng
+            rng = np.random.default_rng(0)
+        """
+    ),
+    "locks": Program(
+        """
+        import threading
+        LOCK, AGAIN = threading.Lock(), threading.RLock()
+        def f(x):
+            with LOCK:
+                x = x + 1
+            with AGAIN, AGAIN:
+                return x * 2
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "flags_that_torchs_modules_make": Program(
+        """
+        def f(x): return x + torch.backends.opt_einsum.enabled + torch.utils.deterministic.fill_uninitialized_memory
+        def args(): return (torch.ones(3),)
+        """
+    ),
+    "breaks_in_a_comprehension_and_in_an_inner_function": Program(
+        """
+        def g(x): return x + 1 if x.sum() > 0 else x - 1
+        def among(d):
+            def inner(v):
+                if v.sum() > 0:
+                    v = v * 2
+                return v.sin().cos()
+            return [inner(x) + 1 for x in d.values()]
+        def f(x): return {key: g(each.cos()).sin() for key, each in {"a": x}.items()}, among({"a": x})
+        def args(): return (torch.ones(3),)
+        """
+    ),
     "version_of_torch": Program(
         """
         def f(x): return x * (2 if torch.__version__ >= "2.0" else 3)

@@ -104,6 +104,12 @@ def takes_wrappers(backend: B) -> B:
     return backend
 
 
+def runs_as_captured(backend: B) -> B:
+    """Mark a backend that compiles nothing: it gets graphs whole, whatever they call."""
+    backend.runs_as_captured = True  # type: ignore[attr-defined]
+    return backend
+
+
 def tries_graphs(backend: B) -> B:
     """Mark a backend that runs graphs beside their calls, to see what they do: it gets none that communicate."""
     backend.tries_graphs = True  # type: ignore[attr-defined]

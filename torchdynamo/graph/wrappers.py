@@ -57,6 +57,10 @@ def getter(name: str) -> Callable[[Any], Any]:
     return read
 
 
+GETTERS = getter("").__code__
+"""The code of all of these."""
+
+
 def leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the tensors that have the numbers: those inside of a wrapper, down to the last; else the tensor itself."""
     if not is_wrapper(tensor):

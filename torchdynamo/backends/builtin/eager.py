@@ -8,13 +8,14 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends.preserve import leaves_inputs_alone
-from torchdynamo.backends.registry import register_backend, takes_wrappers
+from torchdynamo.backends.registry import register_backend, runs_as_captured, takes_wrappers
 from torchdynamo.errors import InternalError
 
 
 @register_backend
 @takes_wrappers
 @leaves_inputs_alone
+@runs_as_captured
 def eager(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Return the graph's own forward, which runs the captured operators one by one."""
     forward: Callable[..., Any] = gm.forward

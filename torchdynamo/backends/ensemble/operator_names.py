@@ -26,6 +26,7 @@ from torch.overrides import get_overridable_functions
 
 from torchdynamo.backends.ensemble.identity import HasNoName, name_of
 from torchdynamo.errors import RecordError
+from torchdynamo.graph import generators
 from torchdynamo.graph.torch_compat import MODE_CHANGES
 
 _ARITHMETIC = (
@@ -86,10 +87,14 @@ def function_named(name: str) -> Any:
 
 
 def check_method(name: str) -> str:
-    """Return the name of a method of tensors that a recorded graph may call. Raises RecordError for others."""
-    if _may_be_called(name) and callable(getattr(torch.Tensor, name, None)):
+    """Return the name of a method that a recorded graph may call, of tensors or of generators of random numbers.
+
+    Raises RecordError for others.
+    """
+    owners = (torch.Tensor, *generators.KINDS)
+    if _may_be_called(name) and any(callable(getattr(owner, name, None)) for owner in owners):
         return name
-    raise RecordError(f"{name!r} is no method of tensors that a recorded graph may call")
+    raise RecordError(f"{name!r} is no method of tensors or generators that a recorded graph may call")
 
 
 def _may_be_called(method: str) -> bool:

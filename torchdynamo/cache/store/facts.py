@@ -18,7 +18,7 @@ import sys
 import types
 import typing
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -26,10 +26,22 @@ import torch
 from torchdynamo._native import type_name
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.cache.store.hashes import hash_of
+from torchdynamo.cache.store.homes import (
+    HEAP,
+    NAMED,
+    OF_MODULE,
+    is_of_environment,
+    module_of_c,
+    object_at,
+    of_type,
+    place_in_modules,
+    version_of,
+)
 from torchdynamo.cache.store.library_code import digest_of_behavior
 from torchdynamo.cache.store.operators import digest_of, is_custom
 from torchdynamo.cache.store.values import NotStorable
 from torchdynamo.core.naming import OWN, class_name
+from torchdynamo.graph.wrappers import GETTERS, getter
 from torchdynamo.guards.constants import is_constant
 
 
@@ -44,9 +56,6 @@ class Description(NamedTuple):
 
 
 Describe = Callable[[Any], Description]
-OF_THE_ENVIRONMENT = frozenset({"torch", "torchdynamo", "builtins", *sys.stdlib_module_names})
-"""Packages that are the same wherever the key of the environment is: keys.py."""
-_HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _KINDS_OF_CLASSES = (1 << 5) | (1 << 6) | (1 << 8) | (1 << 10) | (255 << 24)
 """Flags of a class that say what it is: a sequence or mapping, immutable, open to subclasses, derived from which."""
 
@@ -59,7 +68,7 @@ def describe(obj: Any) -> Description:
     cls = type(obj)
     if issubclass(cls, type):
         return _class(obj)
-    found = None if of_type(cls, "__flags__") & _HEAP else _KINDS_IN_C.get(type_name(cls))
+    found = None if of_type(cls, "__flags__") & HEAP else _KINDS_IN_C.get(type_name(cls))
     if found is not None:
         return found(obj)
     if issubclass(cls, types.ModuleType):
@@ -73,6 +82,8 @@ def describe(obj: Any) -> Description:
         return Description("property", (), (cls, *functions))
     if _holds_nothing_else(cls):
         return Description("object", (), (cls,))
+    if _is_of_cython(cls):
+        return _function_of_cython(obj)
     raise NotStorable(f"an object of type {type_name(cls)} is known by its identity alone")
 
 
@@ -82,91 +93,15 @@ def shown(obj: Any) -> str:
         return f"the class {class_name(obj)}"
     if type(obj) is types.CodeType:
         return f"the code of {qualname_of(obj)}"
+    if type(obj) in NAMED:
+        return f"the function {obj.__qualname__}"
     return f"an object of type {type_name(type(obj))}"
-
-
-def place_in_modules(obj: Any) -> tuple[str, str] | None:
-    """Return (module, qualified name) under which a class, function or module is found; None if it is not."""
-    cls = type(obj)
-    if obj is sys.modules:
-        return "sys", "modules"
-    if issubclass(cls, types.ModuleType):
-        name = OF_MODULE.__get__(obj).get("__name__")
-        return (name, "") if type(name) is str and sys.modules.get(name) is obj else None
-    names = _names_of(obj)
-    return next((name for name in names if object_at(*name) is obj), None)
-
-
-def _names_of(obj: Any) -> Iterator[tuple[str, str]]:
-    module: Any
-    name: Any
-    if issubclass(type(obj), type):
-        made_in_c = not of_type(obj, "__flags__") & _HEAP
-        module = _module_of_c(obj) if made_in_c else OWN.__get__(obj).get("__module__")
-        name = class_name(obj)
-    elif type(obj) in _NAMED:
-        module, name = getattr(obj, "__module__", None), obj.__qualname__
-        owner = getattr(obj, "__self__", None)
-        if type(owner) is types.ModuleType:
-            module = owner.__name__
-    else:
-        return
-    # a function of torch's C may have a qualified name with its owner's, and one that was made has its maker's
-    for each in dict.fromkeys((name, name if issubclass(type(obj), type) else obj.__name__)):
-        for home in (module, "builtins", "torch", "torch.nn.functional"):
-            if type(home) is str and type(each) is str:
-                yield home, each
-    yield from (("types", each) for each, found in vars(types).items() if found is obj)  # of functions, cells
-    if type(obj) is types.BuiltinFunctionType:  # a static method of a class of torch's in C++
-        yield "torch._C", obj.__qualname__
-    if obj is type(torch._C.DispatchKey):  # as of all classes of torch's in C++; no module has it
-        yield "torch._C", "DispatchKey.__class__"
-
-
-_NAMED = (types.FunctionType, types.BuiltinFunctionType)
-
-
-def object_at(module: str, name: str) -> Any:
-    """Return what an imported module has under a qualified name; None if there is nothing. Runs no code of a user."""
-    found: Any = sys.modules.get(module)
-    for part in name.split(".") if name else ():
-        if part == "__class__":
-            found = type(found)
-        elif issubclass(type(found), type):
-            found = next(
-                (OWN.__get__(base)[part] for base in of_type(found, "__mro__") if part in OWN.__get__(base)), None
-            )
-            found = found.__func__ if type(found) is staticmethod else found
-        else:
-            found = getattr(found, "__dict__", {}).get(part) if type(found) is types.ModuleType else None
-    return found
-
-
-def is_of_environment(module: Any) -> bool:
-    """Return whether a module belongs to a package that the key of the environment identifies."""
-    return type(module) is str and module.partition(".")[0] in OF_THE_ENVIRONMENT
-
-
-def version_of(module: Any) -> str:
-    """Return the version of the package that a module written in C belongs to. Raises NotStorable if it has none."""
-    if is_of_environment(module):
-        return ""
-    package = sys.modules.get(str(module).partition(".")[0])
-    version = getattr(package, "__version__", None)
-    if type(version) is not str:
-        raise NotStorable(f"{module} is written in C and has no version")
-    return version
-
-
-def of_type(cls: type, name: str) -> Any:
-    """Return an attribute that C gives to all classes, without asking the metaclass of this one."""
-    return type.__dict__[name].__get__(cls)
 
 
 def _class(cls: type) -> Description:
     module, name = OWN.__get__(cls).get("__module__"), class_name(cls)
-    if not of_type(cls, "__flags__") & _HEAP:
-        return Description("type", (type_name(cls), version_of(_module_of_c(cls))))
+    if not of_type(cls, "__flags__") & HEAP:
+        return Description("type", (type_name(cls), version_of(module_of_c(cls))))
     if is_of_environment(module) and object_at(module, name) is cls:
         return Description("type", (module, name))
     size = tuple(
@@ -194,16 +129,6 @@ def _said_version(module: Any) -> str:
     return version if type(version) is str else ""
 
 
-def _module_of_c(cls: type) -> str:
-    name = type_name(cls) if "." in type_name(cls) else str(type.__dict__["__module__"].__get__(cls))
-    return name.rpartition(".")[0] or name
-
-
-_MODULE: Any = types.ModuleType
-OF_MODULE: Any = _MODULE.__dict__["__dict__"]
-"""Gives the names of a module, also of one whose class answers for it."""
-
-
 def _module(obj: types.ModuleType) -> Description:
     return Description("module", (str(OF_MODULE.__get__(obj).get("__name__")),))
 
@@ -213,6 +138,8 @@ def _code(obj: types.CodeType) -> Description:
 
 
 def _function(obj: types.FunctionType) -> Description:
+    if obj.__code__ is GETTERS:
+        return Description("getter", (obj.__name__,))
     cells = len(obj.__closure__ or ())
     return Description("function", (str(obj.__module__), obj.__qualname__, cells), (obj.__code__,))
 
@@ -226,6 +153,19 @@ def _builtin(obj: types.BuiltinFunctionType) -> Description:
             raise NotStorable(f"{obj.__qualname__} is written in C, and nothing says in which module it is")
         return Description("C function", (str(module), obj.__name__, version_of(module)))
     return Description("C function", (obj.__name__,), (owner,))
+
+
+def _is_of_cython(cls: type) -> bool:
+    """Return whether a class is that of Cython's functions: no program in Python can give a class such a descriptor."""
+    found: Any = OWN.__get__(cls).get("__qualname__")
+    name = cls.__name__
+    return (
+        name == "cython_function_or_method" and type(found) is types.GetSetDescriptorType and found.__objclass__ is cls
+    )
+
+
+def _function_of_cython(obj: Any) -> Description:
+    return Description("Cython function", (str(obj.__module__), obj.__qualname__, version_of(obj.__module__)))
 
 
 def _descriptor(obj: Any) -> Description:
@@ -317,15 +257,17 @@ _KINDS_IN_C: dict[str, Describe] = {
     **{f"numpy.{name}": _scalar for name in _SCALARS},
 }
 """By the name that C gives the type: no module has it, or whoever uses NumPy imports it."""
-MADE = frozenset({"namespace", "C function", "descriptor", "NumPy scalar"})
+MADE = frozenset({"namespace", "C function", "descriptor", "NumPy scalar", "getter"})
 """Kinds of objects that are found by the object that they belong to, or are made of their values."""
 
 
 def made_again(kind: str, values: tuple[Any, ...], parts: tuple[Any, ...]) -> Any:
     """Return an object by that which it belongs to, such as a method of an object in C; None if there is none.
 
-    A scalar of NumPy's belongs to nothing, and is made.
+    A scalar of NumPy's belongs to nothing, and is made. So is a function of ours that reads an attribute.
     """
+    if kind == "getter":
+        return getter(*values)
     if kind == "NumPy scalar":
         numpy = sys.modules.get("numpy")
         return None if numpy is None else numpy.frombuffer(values[1], values[0])[0]
@@ -354,7 +296,7 @@ _HELD: dict[Any, None] = dict.fromkeys((object, dict, list, set, OrderedDict, de
 
 def _layout_of(cls: type) -> Any:
     """Return the class written in C that gives the instances of a class their memory, slots apart."""
-    return next(base for base in of_type(cls, "__mro__") if not of_type(base, "__flags__") & _HEAP)
+    return next(base for base in of_type(cls, "__mro__") if not of_type(base, "__flags__") & HEAP)
 
 
 def _holds_nothing_else(cls: type) -> bool:

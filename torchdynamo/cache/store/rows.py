@@ -14,77 +14,25 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import torch
-
-from torchdynamo.cache.store.facts import MADE, describe, made_again, object_at, of_type, place_in_modules, shown
+from torchdynamo.cache.store.facts import MADE, describe, made_again, shown
+from torchdynamo.cache.store.homes import object_at, of_type, place_in_modules
+from torchdynamo.cache.store.identical import ARGUMENTS, Identical, Place, unwrapped
 from torchdynamo.cache.store.values import Malformed, NotStorable, PoolReader, ValuePool
 from torchdynamo.capture.vm.wrap import holds_nan
 from torchdynamo.core.naming import OWN
 from torchdynamo.core.source import ACCESSORS, LED_TO, Guard, Pinned, Position, Roots, Source
 from torchdynamo.core.value import ABSENT
-from torchdynamo.guards.constants import is_constant, same_constant
-from torchdynamo.guards.identity import Weak
+from torchdynamo.graph.wrappers import GETTERS
+from torchdynamo.guards.constants import same_constant
 from torchdynamo.guards.kinds import KINDS
 
 SOURCE, FACT, PINNED, NOTHING, OTHER = (bytes([0x80 + number]) for number in range(5))
 """Tags of a source, an object, an object that a source begins at, the absence of one, and of what the code holds."""
 NONE = 0xFFFFFFFF
-Place = Source | None
 
 
 class Unresolved(LookupError):
     """Raised if this frame has no such object as was described; the text says what was looked for."""
-
-
-class Identical:
-    """An object whose identity matters, and where the frame has it."""
-
-    __slots__ = ("obj", "place")
-
-    def __init__(self, obj: Any, place: Place) -> None:
-        self.obj = obj
-        self.place = place
-
-
-def identical(obj: Any, place: Place = None) -> Any:
-    """Return an object that is compared by identity: itself, if a value of its kind is one object in each process."""
-    obj = unwrapped(obj)
-    return obj if type(obj) in _SINGLE or obj is ABSENT else Identical(obj, place)
-
-
-_SINGLE = frozenset({type(None), bool, type(...), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format})
-
-
-def item(obj: Any, place: Place = None) -> Any:
-    """Return a key of a dict, or an item of a set: a value, or an object that is compared by identity."""
-    obj = unwrapped(obj)
-    return obj if is_constant(obj) and not holds_nan(obj) else Identical(obj, place)
-
-
-# kind of guard -> (source, argument): the argument with its objects, and where they are
-ARGUMENTS: dict[str, Callable[[Source, Any], Any]] = {
-    "ID_MATCH": lambda source, arg: identical(arg, source),
-    "TYPE_MATCH": lambda source, arg: identical(arg, Source("type", source)),
-    "FUNCTION_MATCH": lambda source, arg: identical(
-        arg, Source("attr", source, "__code__") if type(arg) is types.CodeType else source
-    ),
-    "CLASS_ATTR": lambda source, arg: (arg[0], identical(arg[1], Source("class_attr", source, arg[0]))),
-    "TENSOR_MATCH": lambda source, arg: (identical(arg.cls, Source("type", source)), *arg[1:]),
-    "DICT_KEYS": lambda source, arg: tuple(item(each, Source("key_at", source, at)) for at, each in enumerate(arg)),
-    "SET_CONTENTS": lambda source, arg: tuple(map(item, arg)),
-    "HAS_KEY": lambda source, arg: item(arg),
-    "NO_KEY": lambda source, arg: item(arg),
-}
-
-
-def unwrapped(obj: Any) -> Any:
-    """Return the object that a guard refers to weakly. Raises NotStorable if it has been freed."""
-    if type(obj) is not Weak:
-        return obj
-    found = obj.ref()
-    if found is None:
-        raise NotStorable(f"{obj} has been freed")
-    return found
 
 
 def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -326,7 +274,7 @@ class RowReader:
         if source in self.loaded:
             return self.loaded[source]
         base = self.roots if source.base is None else self.load(source.base)
-        if source.how in _ASKING and not _answers_in_c(base, source):
+        if is_attribute(source) and not _answers_in_c(base, source):
             raise Unresolved(f"{source} may run code")
         arg = self.load(source.arg) if source.how in LED_TO else source.arg
         try:
@@ -385,10 +333,15 @@ _IN_C = (
 )
 
 
+def is_attribute(source: Source) -> bool:
+    """Return whether a step reads an attribute, so that code of the program's may run."""
+    return source.how in _ASKING or (source.how == "asked" and source.arg.__code__ is GETTERS)
+
+
 def _answers_in_c(base: Any, source: Source) -> bool:
     """Return whether reading an attribute runs no code of a program: C has it, or a dictionary does."""
     cls: type = type(base)
-    name = source.arg if source.how in ("attr", "method") else source.how
+    name = source.how if source.how in ("size", "stride") else getattr(source.arg, "__name__", source.arg)
     for each in of_type(cls, "__mro__"):
         own = OWN.__get__(each)
         if "__getattribute__" in own and type(own["__getattribute__"]) is types.FunctionType:

@@ -13,7 +13,7 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, function, models, rebuilds, replays
 from torchdynamo.core.signals import Break, Restart
-from torchdynamo.core.source import Pinned, Source
+from torchdynamo.core.source import ACCESSORS, Pinned, Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Object, Value, boolean
 
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
@@ -32,16 +32,28 @@ for _make, _cls in ((threading.Lock, LOCK), (threading.RLock, RLOCK)):
     function(_make, _cls)(new_lock(_cls))
 
 
+def is_free(lock: Any) -> bool:
+    """Return whether nobody holds a lock of which only its text tells, beside its address."""
+    return "<unlocked" in repr(lock)
+
+
+FREE: dict[Any, tuple[str, Any, Any]] = {
+    LOCK: ("method", "locked", False),
+    RLOCK: ("asked", is_free, True),
+    BETWEEN_PROCESSES: ("method", "_get_value", 1),
+}
+"""How a lock is asked, by a step of a source, and what it answers if nobody holds it."""
+
+
 def known_free(vm: Machine, self: Object) -> Entity:
     """Return a lock's entity. A lock that existed is guarded to be free when the frame begins."""
     entity = vm.entity(self)
     if entity.items is None:
         assert entity.source is not None
-        asked = "_get_value" if entity.pytype is BETWEEN_PROCESSES else "__repr__"
-        told = getattr(entity.real, asked)()
-        if told != 1 and "<unlocked" not in str(told):
+        how, arg, free = FREE[entity.pytype]
+        if ACCESSORS[how].load(entity.real, arg) != free:
             raise Break("unsupported method", name="acquire", type="held lock")
-        vm.guard(Source("method", entity.source, asked), "EQUALS_MATCH", told)
+        vm.guard(Source(how, entity.source, arg), "EQUALS_MATCH", free)
         entity.items = 0
     return entity
 
