@@ -316,8 +316,8 @@ def entry_of(
     pure = draft.does_nothing_else
     at_call = isinstance(captured.exit, BreakExit) and captured.exit.callee is None and bool(why and why.callers)
     new = storing.NewEntry(
-        *(code, roots, compiler, captured, called, written, guards, draft.bound, pure, operators, why, at_call),
-        first_run=settling,
+        *(code, roots, compiler, captured, called, written, guards, program, draft.bound, pure, operators, why),
+        *(at_call, settling),
     )
     stored = storing.keep(key, new)
     if settling is not None:

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from torchdynamo import config
+from torchdynamo import _native, config
 from torchdynamo.backends import artifacts
 from torchdynamo.bytecode.qualnames import qualname_of
 from torchdynamo.cache.store import compiled, coverage, devices, eviction, files, frames, graphs, keys, notes, places
@@ -44,6 +44,7 @@ class NewEntry(NamedTuple):
     called: CalledGraph
     written: Written
     guards: list[Guard]
+    program: _native.GuardProgram  # of the guards
     bound: Sequence[Source]
     pure: bool
     operators: int
@@ -250,7 +251,7 @@ def check(sections: dict[str, bytes], entry: NewEntry) -> None:
         frame = frames.LoadedFrame(sections, entry.code, entry.roots)
         if not frames.agree(frame.guards, entry.guards):
             raise NotStorable("its guards say something else when they are read back")
-        frame.verified(calls=False)  # capture has just made them
+        frame.confirm(entry.program)
         frame.written(frame.call.name, frame.rerun(), entry.first_run)
     except Unresolved as error:
         raise NotStorable(f"{error}, when it is read back") from None

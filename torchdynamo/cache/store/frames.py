@@ -177,6 +177,31 @@ class LoadedFrame:
         calls: whether functions are called as capture has called them, once all else holds; else it is enough that the
         results of those with `lru_cache` are there. Raises CallRaised if one of these raises.
         """
+        answers, constant, cached = self.read()
+        self.guards = complete([*self.guards, *answers], self.roots)
+        program = lower(self.guards, self.bound, self.code)
+        self.hold(program)
+        if calls:
+            self.compare(constant)
+        if cached:
+            program = self.called(cached, program, calls)
+        return program
+
+    def confirm(self, program: _native.GuardProgram) -> None:
+        """Raise Unresolved unless the frame that the entry was made for would find it.
+
+        program: that of the guards of the capture, which are those that were read.
+        """
+        answers, _, cached = self.read()
+        self.hold(program)
+        self.guards = complete([*answers, *self.of_results(cached)], self.roots)
+        self.hold(lower(self.guards, (), self.code))
+
+    def read(self) -> tuple[list[Guard], list[ConstantCall], list[CachedCall]]:
+        """Read how the entry calls its graph. Returns guards of registrations, and the calls that are made again.
+
+        Raises Unresolved if something that no guard says is another.
+        """
         content = self.reader.pool[self.number]
         call, self.variables, self.items, why, answers, orders, cached, operators, targets, *content = content
         leaving, constant, devices, known = content
@@ -189,15 +214,8 @@ class LoadedFrame:
         self.why = None if why is None else reason_of(why)
         check_operators(operators)
         check_visible(devices)
-        registered = (guard for each in answers for guard in self.registered(each))
-        self.guards = complete([*self.guards, *registered], self.roots)
-        program = lower(self.guards, self.bound, self.code)
-        self.hold(program)
-        if calls:
-            self.compare([ConstantCall(*each) for each in constant])
-        if cached:
-            program = self.called([CachedCall(*each) for each in cached], program, calls)
-        return program
+        again = [ConstantCall(*each) for each in constant], [CachedCall(*each) for each in cached]
+        return [guard for each in answers for guard in self.registered(each)], *again
 
     def compare(self, constant: Sequence[ConstantCall]) -> None:
         """Raise Unresolved unless functions whose results are constant give here what they gave."""
@@ -208,15 +226,22 @@ class LoadedFrame:
 
     def called(self, cached: Sequence[CachedCall], program: _native.GuardProgram, calls: bool) -> _native.GuardProgram:
         """Return the program of the guards with those of what caches hold. Raises Unresolved or CallRaised."""
-        try:
-            if calls:
+        if calls:
+            try:
                 call_again(cached, self.reader.load, lambda: self.hold(program))
-            self.guards = complete([*self.guards, *guards_of_results(cached, self.reader.load)], self.roots)
-        except AnotherResult as error:
-            raise Unresolved(str(error)) from None
+            except AnotherResult as error:
+                raise Unresolved(str(error)) from None
+        self.guards = complete([*self.guards, *self.of_results(cached)], self.roots)
         program = lower(self.guards, self.bound, self.code)
         self.hold(program)
         return program
+
+    def of_results(self, cached: Sequence[CachedCall]) -> list[Guard]:
+        """Return the guards of what caches hold. Raises Unresolved if one holds something else, or nothing."""
+        try:
+            return guards_of_results(cached, self.reader.load)
+        except AnotherResult as error:
+            raise Unresolved(str(error)) from None
 
     def hold(self, program: _native.GuardProgram) -> None:
         """Raise Unresolved unless the guards hold, of which this is the program."""

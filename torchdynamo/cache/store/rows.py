@@ -68,6 +68,7 @@ class RowWriter:
         self.fact_rows: list[tuple[int, ...]] = []
         self.within = NONE  # the number of the object whose parts are written
         self.facts: dict[Any, int] = {}  # id, and for values the place too -> number
+        self.references: dict[int, int] = {}  # number of a fact -> number, among values, of what refers to it
         self.held: list[Any] = []  # objects, so that their ids stay their own
         self.places: dict[int, Source] = {}  # id -> where a guard has it
         self.position_rows = array("I")
@@ -101,6 +102,9 @@ class RowWriter:
         place: where the frame has it; a value may be one object in one process and two in another, so it is written
         once for each place.
         """
+        known = self.facts.get(id(obj))  # of a value by its place too, of all else without: what it is stays as it was
+        if known is not None:
+            return known
         if holds_nan(obj):
             raise NotStorable("it rests on which NaN a constant is: one equals none, and is found by identity")
         found = describe(obj)
@@ -141,10 +145,19 @@ class RowWriter:
                 if type(part) is Identical and part.place is not None:
                     self.places.setdefault(id(part.obj), part.place)
         rows = array("I")
+        number, source, position = self.pool.number, self.source, self.position
         for guard, argument in zip(guards, arguments, strict=True):
-            rows.extend((self.pool.number(guard.kind), self.source(guard.source)))
-            rows.extend((self.pool.number(argument), self.position(guard.position)))
+            arg = self.identity(argument) if type(argument) is Identical else number(argument)
+            rows.extend((number(guard.kind), source(guard.source), arg, position(guard.position)))
         return rows.tobytes()
+
+    def identity(self, argument: Identical) -> int:
+        """Return the number, among values, of an object that counts by its identity: as `refer` would write it."""
+        fact = self.fact(argument.obj, argument.place)
+        known = self.references.get(fact)
+        if known is None:
+            known = self.references[fact] = self.pool.number(argument)
+        return known
 
     def tables(self) -> Tables:
         """Return all that has been written."""

@@ -158,10 +158,20 @@ class ValuePool:
     def __init__(self, refer: Refer) -> None:
         self.refer = refer
         self.numbers: dict[bytes, int] = {}
+        self.texts: dict[str, int] = {}  # most values are names, which come again and again
 
     def number(self, value: Any) -> int:
         """Return the number of a value. Raises NotStorable."""
-        return self.numbers.setdefault(encode(value, self.refer), len(self.numbers))
+        if type(value) is not str:
+            return self.of_bytes(encode(value, self.refer))
+        known = self.texts.get(value)
+        if known is None:
+            known = self.texts[value] = self.of_bytes(encode(value, self.refer))
+        return known
+
+    def of_bytes(self, encoded: bytes) -> int:
+        """Return the number of a value that is encoded already."""
+        return self.numbers.setdefault(encoded, len(self.numbers))
 
     def dump(self) -> bytes:
         """Return the values as bytes: how many there are, where each ends, and their contents."""
