@@ -10,7 +10,8 @@ Weights are random and there is no cache: a token goes in, the likeliest next on
 call whose graph computes nothing, over the call of an empty function: guards and the way to the graph. *Token* is the
 wall time per token of such a loop with a real backend, which the GPU bounds where it is slower than the host; *host* is
 the processor's time until all of a token's work is queued. Every figure is the better of seven rounds, each front end
-in a process of its own, so that neither's hook is in the other's way.
+in a process of its own, so that neither's hook is in the other's way. *First call* is that of a process that finds the
+modules of PyTorch byte-compiled, as pip leaves them.
 """
 
 from __future__ import annotations
@@ -226,9 +227,14 @@ class Again(nn.Module):
         return self.model(tokens)
 
 
-def alone(name: str, folder: str) -> dict[str, float]:
-    """Measure one front end in a process of its own. folder: for what it stores; "" if it stores nothing."""
+def alone(name: str, folder: str, bytecode: str = "") -> dict[str, float]:
+    """Measure one front end in a process of its own. folder: for what it stores; "" if it stores nothing. bytecode:
+    folder for that of modules; "" if it lies where it does.
+    """
     command, environment = [sys.executable, __file__, *sys.argv[1:], "--front-end", name], dict(os.environ)
+    if bytecode:
+        environment["PYTHONPYCACHEPREFIX"] = bytecode
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if folder:
         command += ["--caches", f"{folder}/inductor"]
         environment.update(TORCHDYNAMO_CACHE="1", TORCHDYNAMO_CACHE_DIR=f"{folder}/store")
@@ -256,9 +262,13 @@ def main() -> None:
     table = {}
     for name in FRONT_ENDS:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            table[name] = alone(name, folder if options.again else "")
+            bytecode = f"{folder}/bytecode" if options.first else ""
+            if options.first:
+                alone(name, "", bytecode)  # which writes it
+            table[name] = alone(name, folder if options.again else "", bytecode)
             if options.again:
-                table[name].update({f"again: {what}": figure for what, figure in alone(name, folder).items()})
+                again = alone(name, folder, bytecode)
+                table[name].update({f"again: {what}": figure for what, figure in again.items()})
     print(f"{'':24}" + "".join(f"{name:>16}" for name in FRONT_ENDS) + f"{'ratio':>8}")
     for what in dict.fromkeys(key for figures in table.values() for key in figures):
         ours, theirs = (table[name].get(what, float("nan")) for name in FRONT_ENDS)

@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.ensemble.database import Row, database
-from torchdynamo.backends.ensemble.identity import fingerprint, graph_hash
+from torchdynamo.backends.ensemble.identity import OF_INDUCTOR, fingerprint, graph_hash
 from torchdynamo.backends.ensemble.subgraph import Subgraph
 from torchdynamo.errors import UnknownSetting
 
@@ -94,7 +94,7 @@ def options_of(choice: str) -> dict[str, Any]:
 def key_of(subgraph: Subgraph) -> str | None:
     """Return under what key the choice for a graph is stored; None if no other process would know the graph."""
     name = graph_hash(subgraph)
-    return None if name is None else f"inductor {name}"
+    return None if name is None else OF_INDUCTOR + name
 
 
 def keep_choice(key: str, rows: Sequence[Row]) -> None:

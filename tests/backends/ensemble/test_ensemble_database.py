@@ -17,7 +17,7 @@ import torch
 from backends.ensemble.competing import compiled, member, slow, states, work
 
 import torchdynamo
-from torchdynamo.backends.ensemble import choices, chosen, database
+from torchdynamo.backends.ensemble import choices, chosen, database, identity
 from torchdynamo.backends.ensemble.database import Database, Row
 from torchdynamo.backends.ensemble.identity import fingerprint, graph_hash, versions
 from torchdynamo.backends.ensemble.measure import Timing
@@ -102,11 +102,22 @@ def test_rows_come_back_as_they_were(file: Path) -> None:
     assert found.rows("g") == kept and found.winner("g") == "a" and found.winner("h") is None
 
 
-@pytest.mark.parametrize("what", ["fingerprint", "versions"])
-def test_other_machines_and_versions_are_not_believed(what: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Database(file).keep("g", rows(eager=1.0, a=0.5))
-    monkeypatch.setattr(database, what, lambda: "another")
-    assert Database(file).winner("g") is None
+@pytest.mark.parametrize("graph", ["g", f"{identity.OF_INDUCTOR}g"])
+@pytest.mark.parametrize("what", ["fingerprint", "versions_for"])
+def test_other_machines_and_versions_are_not_believed(
+    what: str, graph: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(file).keep(graph, rows(eager=1.0, a=0.5))
+    assert Database(file).winner(graph) == "a"
+    monkeypatch.setattr(database, what, lambda *_: "another")
+    assert Database(file).winner(graph) is None
+
+
+def test_optional_packages_belong_to_what_is_measured_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of Inductor's options rest on none of them, and are found without looking for them."""
+    monkeypatch.setattr(identity, "versions", lambda: "with packages")
+    assert identity.versions_for("g") == "with packages"
+    assert identity.versions_for(f"{identity.OF_INDUCTOR}g") == identity.own_versions()
 
 
 def test_winner_needs_eagers_time(file: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchdynamo.backends.ensemble import measure
-from torchdynamo.backends.ensemble.identity import fingerprint, versions
+from torchdynamo.backends.ensemble.identity import OF_INDUCTOR, fingerprint, versions_for
 from torchdynamo.backends.ensemble.measure import Timing
 from torchdynamo.backends.ensemble.member import MEMBERS
 from torchdynamo.errors import TorchDynamoWarning
@@ -70,7 +70,7 @@ class Database:
         found = self._ask(
             "select member, state, reason, build_seconds, median, lower, upper, runs, error, bytes from measurements "
             "where graph = ? and fingerprint = ? and versions = ? order by rowid",
-            [(graph, fingerprint(), versions())],
+            [(graph, fingerprint(), versions_for(graph))],
         )
         return [
             Row(member, state, reason, seconds, Timing(*times) if times[0] is not None else None, error, size)
@@ -78,11 +78,13 @@ class Database:
         ]
 
     def with_state(self, state: str) -> list[tuple[str, str]]:
-        """Return graph and member of all rows of such a machine with these versions that have this state, in order."""
+        """Return graph and set of all rows of Inductor's options of such a machine with these versions that have this
+        state, in order.
+        """
         return self._ask(
             "select graph, member from measurements where state = ? and fingerprint = ? and versions = ? "
             "order by graph, member",
-            [(state, fingerprint(), versions())],
+            [(state, fingerprint(), versions_for(OF_INDUCTOR))],
         )
 
     def keep(self, graph: str, rows: Sequence[Row]) -> None:
@@ -92,7 +94,7 @@ class Database:
             "insert or replace into measurements values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
-                    *(graph, fingerprint(), versions(), row.member, row.state, row.reason, row.build_seconds),
+                    *(graph, fingerprint(), versions_for(graph), row.member, row.state, row.reason, row.build_seconds),
                     *(row.timing or none),
                     *(row.error, row.bytes, time.time()),
                 )
@@ -107,7 +109,8 @@ class Database:
         found: list[Any] = []
         reads = statement.startswith("select")
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
+            if not self.file.exists():
+                self.file.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.file, timeout=PATIENCE)
             try:
                 if not reads or not connection.execute(_HAS_TABLE).fetchone():

@@ -7,12 +7,10 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import itertools
 import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,7 +45,9 @@ def graph_hash(subgraph: Subgraph) -> str | None:
     constants, and nothing that differs between two processes: no names of nodes, ids or contents of tensors.
     """
     try:
-        lines = [_line(node, numbers) for numbers in [_numbers(subgraph)] for node in subgraph.gm.graph.nodes]
+        numbers = {node: index for index, node in enumerate(subgraph.gm.graph.nodes)}
+        functions: dict[Any, str] = {}
+        lines = [_line(node, numbers, functions) for node in numbers]
     except HasNoName:
         return None
     inputs = [
@@ -59,14 +59,13 @@ def graph_hash(subgraph: Subgraph) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _numbers(subgraph: Subgraph) -> Numbers:
-    return {node: index for index, node in enumerate(subgraph.gm.graph.nodes)}
-
-
-def _line(node: torch.fx.Node, numbers: Numbers) -> str:
-    """Return a node as text."""
-    target = "" if node.op in ("placeholder", "output") else _target(node)
-    return f"{node.op} {target} {_argument(node.args, numbers)} {_argument(node.kwargs, numbers)}"
+def _line(node: torch.fx.Node, numbers: Numbers, functions: dict[Any, str]) -> str:
+    """Return a node as text. functions: those that nodes before have called, with their names."""
+    if node.op == "call_function":
+        target = functions.get(node.target) or functions.setdefault(node.target, _target(node))
+    else:
+        target = "" if node.op in ("placeholder", "output") else _target(node)
+    return f"{node.op} {target} {_sequence(node.args, numbers)} {_mapping(node.kwargs, numbers)}"
 
 
 def _target(node: torch.fx.Node) -> str:
@@ -104,6 +103,8 @@ def _part(owner: Any, name: str) -> Any:
 
 def _argument(value: Any, numbers: Numbers) -> str:
     cls: Any = type(value)
+    if cls is torch.fx.Node:
+        return f"%{numbers[value]}"
     return _writer(cls)(value, numbers)
 
 
@@ -122,7 +123,6 @@ def _slice(value: slice, numbers: Numbers) -> str:
 Writer = Callable[[Any, Numbers], str]
 _WRITERS: dict[type, Writer] = {
     **dict.fromkeys(_LITERALS, lambda value, numbers: f"{type(value).__name__}:{value!r}"),
-    torch.fx.Node: lambda value, numbers: f"%{numbers[value]}",
     tuple: _sequence,
     list: _sequence,
     dict: _mapping,
@@ -151,8 +151,8 @@ def _described(value: Any, static: bool) -> str:
 def _processor() -> str:
     """Return the maker's name of the CPU, with family and model where they are told."""
     try:
-        with Path("/proc/cpuinfo").open() as file:  # all of it takes milliseconds where there are many processors
-            text = "".join(itertools.takewhile(str.strip, file))
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # all of it takes milliseconds on large machines
+            text = file.read(4096).decode(errors="replace").partition("\n\n")[0]
     except OSError:
         return platform.processor() or platform.machine()
     facts = dict(part.split(":", 1) for part in text.splitlines() if ":" in part)
@@ -169,11 +169,26 @@ def fingerprint() -> str:
     return ", ".join(parts)
 
 
+OF_INDUCTOR = "inductor "
+"""Names of graphs whose rows are sets of Inductor's options begin so."""
+
+
+def versions_for(graph: str) -> str:
+    """Return the versions that measurements of a graph rest on: those of Inductor's options on no optional package."""
+    return own_versions() if graph.startswith(OF_INDUCTOR) else versions()
+
+
+@functools.cache
+def own_versions() -> str:
+    """Return the versions of Python, PyTorch and this package."""
+    own = sys.modules[__name__.partition(".")[0]].__version__
+    return f"python {platform.python_version()}, torch {torch.__version__}, torchdynamo-standalone {own}"
+
+
 @functools.cache
 def versions() -> str:
     """Return the versions of Python, PyTorch, this package and the optional packages that are installed."""
-    own = sys.modules[__name__.partition(".")[0]].__version__
-    found = [f"python {platform.python_version()}", f"torch {torch.__version__}", f"torchdynamo-standalone {own}"]
+    found = [own_versions()]
     for module, name in _PACKAGES.items():
         # Asking for packages that are not there takes longer than looking for their modules.
         if module in sys.modules or importlib.util.find_spec(module) is not None:
