@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import torchdynamo
+from torchdynamo.bytecode.versions import ONE_FRAME_SHOWN
 from torchdynamo.capture.show import LINES
 from torchdynamo.capture.vm.effect_kinds import IN_PLACE, EffectKind
 from torchdynamo.codegen.replay import REPLAYS
@@ -188,6 +189,8 @@ def outcome(space: dict[str, Any], calls: str) -> Any:
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_as_often_and_in_order(kind: str, reader: str) -> None:
+    if reader == "when an object dies" and not ONE_FRAME_SHOWN:
+        pytest.skip("what a continuation is given dies with the function there")
     way, (program, calls, settings, _) = KINDS[kind], READERS[reader]
     expected = outcome(world(way, program, lambda f: f), calls)
     torchdynamo.reset()

@@ -23,6 +23,7 @@ class Slotted:
     def __init__(self): self.s = 0
 """
 
+NOTE = "; own.add_note('a')" if hasattr(KeyError, "add_note") else ""
 # What makes an object; statements that change it; statements that do not.
 METHODS = {
     "[3, 1, 2]": (
@@ -74,7 +75,7 @@ METHODS = {
     "threading.local()": ("own.n = 1", "hasattr(own, 'n')"),
     "functools.lru_cache(None)(lambda n: n)": ("own(1)", "own.__wrapped__"),
     "np.array([2.0, 1.0])": ("own[0] = 1; own += 1; own.fill(1); own.sort()", "own.sum(); own + 1; own[0]"),
-    "KeyError('a')": ("own.args = (1,); own.__cause__ = None; own.add_note('a'); own.n = 1", "own.args; str(own)"),
+    "KeyError('a')": ("own.args = (1,); own.__cause__ = None; own.n = 1" + NOTE, "own.args; str(own)"),
     "torch.ones(2)": ("own.n = 1; own.add_(1); own[0] = 1; own.zero_()", "own + 1; own.clone().zero_(); own[0]"),
 }  # fmt: skip
 

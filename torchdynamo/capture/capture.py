@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchdynamo import _native
 from torchdynamo.bytecode.flow import loops, rebound
-from torchdynamo.bytecode.versions import EXCEPTION_TABLE
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE, HAS_PROLOGUE
 from torchdynamo.capture import functions, ops, types
 from torchdynamo.capture.exits import BreakExit, Callee, Return, Why
 from torchdynamo.capture.frame import Frame, Globals
@@ -207,7 +207,10 @@ def stopped_exit(vm: Machine, frames: list[Frame]) -> BreakExit:
             if name not in frame.cells:
                 frame.cells[name] = vm.new_cell(frame, name)
         in_loop = callee is None and any(index == loop.start or index in loop.body for loop in loops(frame.code))
-        exit = BreakExit(index, dict(frame.locals), list(frame.stack), in_loop, callee, handled_by(vm, frame))
+        local = {
+            name: value for name, value in frame.locals.items() if HAS_PROLOGUE or name not in frame.raw.co_cellvars
+        }
+        exit = BreakExit(index, local, list(frame.stack), in_loop, callee, handled_by(vm, frame))
         callee = Callee(frame.raw, frame.globals, frame.cells, exit, frame.passed)
     assert exit is not None
     return exit

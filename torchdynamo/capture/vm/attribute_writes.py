@@ -87,8 +87,22 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
             vm.effects.write(entity, name, value)
     elif namespaces.can_hold(cls) and (value is not ABSENT or namespaces.read_instance(vm, entity, name) is not None):
         namespaces.write_instance(vm, entity, name, value)
+    elif value is ABSENT:
+        raise vm.error(AttributeError, REFUSED_DELETION.replace("Refused", type_name(cls)).replace("gone", name))
     else:
         raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+
+
+def refused_deletion() -> str:
+    """Return the words in which this version of Python refuses to delete an attribute that is not there."""
+    try:
+        del type("Refused", (), {})().gone
+    except AttributeError as error:
+        return str(error)
+    raise AssertionError("deleted")
+
+
+REFUSED_DELETION = refused_deletion()
 
 
 def is_data_descriptor(kind: type) -> bool:

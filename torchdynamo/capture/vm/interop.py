@@ -10,6 +10,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -320,9 +321,16 @@ def verdict(fn: types.FunctionType) -> Verdict | None:
 
 def disables_its_calls(fn: Any) -> bool:
     """Return whether a function comes from `torch.compiler.disable`, so that nothing it calls is compiled."""
-    own = fn.__dict__
+    own = fn.__dict__ or disabling(fn.__code__)
     recursive = own.get("_torchdynamo_disable_recursive") is not False and "_torchdynamo_orig_callable" in own
     return bool(own.get("_torchdynamo_disable")) and recursive
+
+
+def disabling(code: CodeType) -> dict[str, bool]:
+    """Return what `torch.compiler.disable` sets on functions that it makes, for their code: frames may know no more."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    made = frames is not None and code in frames.DisableContext.__call__.__code__.co_consts
+    return {"_torchdynamo_disable": True, "_torchdynamo_orig_callable": True} if made else {}
 
 
 def skips_itself(fn: Any) -> bool:
