@@ -378,3 +378,25 @@ def test_nothing_is_kept_of_a_key_whose_object_is_gone() -> None:
     of_object.cache_clear()
     gc.collect()
     assert len(cached_calls._look_ups) == before
+
+
+def test_a_cached_function_that_raises_runs_once_for_each_call() -> None:
+    asked: list[int] = []
+
+    @functools.cache
+    def checked(n: int) -> int:
+        asked.append(n)
+        if len(asked) < 3:
+            raise ValueError(n)
+        return n
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x * checked(3)
+        except ValueError:
+            return x + 1
+
+    compiled = torchdynamo.compile(program, backend="eager")
+    found = [compiled(torch.ones(2))[0].item() for _ in range(5)]
+    assert found == [2.0, 2.0, 3.0, 3.0, 3.0]
+    assert asked == [3, 3, 3]

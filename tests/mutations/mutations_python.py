@@ -6,13 +6,15 @@ import enum
 import sys
 import types
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
-from mutating import Mutation, changing, mutation, one, setting, setting_code, x
+from mutating import Mutation, Row, changing, mutation, one, setting, setting_code, x
 
 FACTOR = 2.0
 TABLE = {"a": 1.0, "b": 2.0}
@@ -786,3 +788,28 @@ def another_complex_number(number: complex) -> None:
 
 for _number in (complex(-0.0, 0.0), complex(0.0, -0.0), complex(1, float("-inf"))):
     another_complex_number(_number)
+
+
+def becoming_one(make: Callable[[], Any]) -> Row:
+    """Two equal objects, of which the second is replaced by the first."""
+
+    def row() -> Mutation:
+        held = [make(), make()]
+        return changing(lambda x: x * (2 if held[0] is held[1] else 3), lambda: held.__setitem__(1, held[0]))
+
+    return row
+
+
+for _name, _make in {
+    "numbers_of_numpy": lambda: np.int64(1),
+    "texts_of_numpy": lambda: np.str_("ab"),
+    "frozen_sets": lambda: frozenset([1, int("2")]),
+    "slices": lambda: slice(1, int("2")),
+    "floats": lambda: float("2.5"),
+    "complex_numbers": lambda: complex("2j"),
+    "sizes": lambda: torch.Size([1, 2]),
+    "tuples": lambda: (1, int("2")),
+}.items():
+    _row = becoming_one(_make)
+    _row.__name__ = f"{_name}_become_one"
+    mutation(_row)

@@ -59,6 +59,7 @@ class CodeRecord:
         "first_runs",
         "given",
         "graphs",
+        "left_to_raise",
         "not_speculated",
         "number",
         "raising",
@@ -77,6 +78,8 @@ class CodeRecord:
         self.first_runs = 0  # runs that set something up: first_run.py
         self.not_speculated = False  # an assertion failed although nothing was raised: capture/speculate/assertions.py
         self.filled_caches = False  # it has run as written to fill caches that it asks: capture/types/lru_cache.py
+        # (id of a function, hash of arguments) called as written, as it may raise: capture/types/lru_cache.py
+        self.left_to_raise: set[tuple[int, int]] = set()
         self.raising: frozenset[Path] = frozenset()  # stored entries that call what raises: warm_start.py
         # Numbers and sizes of the call that ran eagerly under a stance that asks for that: stances.py
         self.ran_with: dict[Source, Any] | None = None

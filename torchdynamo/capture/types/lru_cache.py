@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from torchdynamo.bytecode.decode import decode
 from torchdynamo.capture.speculate import inlined_caches
 from torchdynamo.capture.vm.cached_calls import (
     CACHED,
@@ -72,6 +73,7 @@ def call(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
     at_entry = all(is_as_at_entry(vm, change) for change in vm.effects.net(vm.effects.start))
     if not kept:
         refuse_call(vm, entity, as_in_eager=not made and (at_entry or is_in_place(vm)))
+        leave_first_call(vm, entity.real, key)
     try:
         found = ask(entity.real, real, named, vm.calling())
     except BaseException:
@@ -121,6 +123,24 @@ def refuse_call(vm: Machine, entity: Entity, *, as_in_eager: bool) -> None:
         learned.crowded.add(entity.real)
     if entity.real in learned.crowded:
         raise unknown_call()
+
+
+def leave_first_call(vm: Machine, function: Any, key: Any) -> None:
+    """Leave the first call of a function that may raise, for these arguments, to the program.
+
+    What raises is not kept: called while the frame is captured, it would be called once more when the frame runs.
+    """
+    code = getattr(function.__wrapped__, "__code__", None)
+    if vm.builder.exporting or type(code) is not types.CodeType:
+        return
+    if all(each.op != "RAISE" for each in decode(code).instructions):
+        return
+    asked = id(function), hash(key)
+    record = learned.record(vm.frames[0].raw)
+    if asked in record.left_to_raise:
+        raise unknown_call()
+    record.left_to_raise.add(asked)
+    raise NotYet
 
 
 def is_in_place(vm: Machine) -> bool:

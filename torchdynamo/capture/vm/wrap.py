@@ -178,10 +178,15 @@ def is_only_one(obj: Any) -> bool:
     return cls in (bool, type(None), type(...), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format)
 
 
+def is_by_value(obj: Any) -> bool:
+    """Return whether guards on a constant look at what it equals: those of Python, of torch, NumPy's scalars."""
+    return type(obj) in CONSTANTS or type(obj) in (frozenset, slice) or type(obj).__module__ == "numpy"
+
+
 def same_constant(vm: Machine, a: Known, b: Known) -> bool:
     """Return whether two constants are one object. Guards on equality do not tell, so identity is guarded."""
     one, other, same = a.obj, b.obj, a.obj is b.obj
-    if a.source is b.source or type(one) is not type(other) or type(one) not in CONSTANTS or is_only_one(one):
+    if a.source is b.source or type(one) is not type(other) or not is_by_value(one) or is_only_one(one):
         return same
     if not (same or one == other or (one != one and other != other)):
         return same
