@@ -251,6 +251,32 @@ def test_an_operator_that_asks_for_more_than_equal_sizes() -> None:
         torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_indexing_calls_no_function_in_the_place_of_torchs(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries replace `torch.select` (torch_geometric does), which eager's indexing does not ask."""
+    asked = []
+
+    def replaced(fn: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            asked.append(fn.__name__)
+            return fn(*args, **kwargs) + 1
+
+        return call
+
+    monkeypatch.setattr(torch, "select", replaced(torch.select))
+    monkeypatch.setattr(torch, "unsqueeze", replaced(torch.unsqueeze))
+
+    def fn(x: Any, n: Any) -> Any:
+        i, y = n.item(), x.clone()
+        y[i] += 1
+        return x[i], x[i, None], x[None, :, i], x[n], y
+
+    compiled = torchdynamo.compile(fn, backend=backend, fullgraph=True)
+    for n in INDICES:
+        assert_alike(compiled(X, n), fn(X, n))
+    assert not asked
+
+
 def test_a_number_as_an_index_ends_no_graph() -> None:
     """Nobody asks what it is, so no setting is needed."""
     n, counting = torch.tensor(2), Counting()

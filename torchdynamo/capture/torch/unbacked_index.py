@@ -1,7 +1,8 @@
 """Index tensors by unbacked integers: `x[n]`, where n is read from a tensor, or is one itself.
 
-torch's own indexing takes no such number for an integer; `torch.select` does, and is what indexing is made of. It gives
-a view, so what is left of the index is read from that, or written to it.
+torch's own indexing takes no such number for an integer; `Tensor.select` does, and is what indexing is made of. It
+gives a view, so what is left of the index is read from that, or written to it. The methods stand in the graph, because
+libraries put functions of their own in the place of `torch.select`, which indexing does not call.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def picked(vm: Machine, tensor: TensorNode, key: Value) -> tuple[Value, Value | 
         dim = 0
         for index, part in enumerate(parts):
             if index in unknown:
-                view = vm.emit("call_function", torch.select, [view, Known(dim), part], {})
+                view = vm.emit("call_method", "select", [view, Known(dim), part], {})
             elif part.pytype is type(None):
-                view = vm.emit("call_function", torch.unsqueeze, [view, Known(dim)], {})
+                view = vm.emit("call_method", "unsqueeze", [view, Known(dim)], {})
                 rest.append(EVERYTHING)
                 dim += 1
             else:
