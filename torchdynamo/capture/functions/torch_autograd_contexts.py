@@ -30,7 +30,7 @@ Place = Callable[[TensorNode | Symbol], int]
 # Kinds of guards that can be checked without a frame: their arguments lead to nothing in it.
 ANYWHERE = frozenset(
     {"CLASS_ATTR", "DICT_KEYS", "EQUALS_MATCH", "FUNCTION_MATCH", "HAS_KEY", "ID_MATCH", "LENGTH", "NO_KEY"}
-    | {"SET_CONTENTS", "TYPE_MATCH"}
+    | {"PLAIN_MAKER", "SET_CONTENTS", "TYPE_MATCH"}
 )
 
 

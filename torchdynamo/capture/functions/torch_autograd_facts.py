@@ -76,6 +76,10 @@ class TextOfProgram:
             return self.is_attribute(cls, name)
         return is_code(found) and (not isinstance(found, type) or is_of_torch(found))
 
+    def is_made_plainly(self, guard: Guard) -> bool:
+        """Return whether it is text that a class has had no `__new__`: as that it has none."""
+        return self.class_has(guard._replace(arg=("__new__", ABSENT)))
+
     def is_attribute(self, cls: type, name: str) -> bool:
         """Return whether objects of a class have an attribute of their own, where the backward has looked for it."""
         own = (each.attrs.get(name, ABSENT) for each in self.vm.heap.entities if each.pytype is cls)
@@ -115,6 +119,7 @@ ROWS: dict[str, Callable[[TextOfProgram, Guard], bool]] = {
     "ID_MATCH": TextOfProgram.names,
     "NO_KEY": TextOfProgram.lacks_key,
     "CLASS_ATTR": TextOfProgram.class_has,
+    "PLAIN_MAKER": TextOfProgram.is_made_plainly,
     "TYPE_MATCH": TextOfProgram.type_is,
     "SAME_OBJECT": TextOfProgram.is_of_function,
     "LENGTH": TextOfProgram.is_of_function,
