@@ -307,6 +307,17 @@ class Plain:
     pass
 
 
+class Registered:
+    pass
+
+
+Numbered.register(Registered)  # type: ignore[attr-defined]
+
+
+def of_a_registered_class(x: Any) -> Any:
+    return x + 1, isinstance(Registered(), Numbered), isinstance(Plain(), Numbered)
+
+
 def of_a_class_written_to(x: Any) -> Any:
     Plain.number = 1  # type: ignore[attr-defined]
     found = isinstance(Plain(), Numbered), isinstance(Plain(), collections.abc.Sized)
@@ -327,6 +338,7 @@ def of_a_protocol_that_is_made_askable(x: Any) -> Any:
     [
         (of_a_protocol_made_here, True),
         (of_a_protocol_that_is_not_asked, True),
+        (of_a_registered_class, False),
         (of_a_class_written_to, False),
         (of_a_protocol_that_is_made_askable, False),
     ],

@@ -197,7 +197,22 @@ def check_protocol(vm: Machine, cls: Value, instance: Value) -> Value:
     found = [vm.has_attribute(instance, name) for name in sorted(names)]
     real = vm.entity(instance).real if instance.__class__ is Object else MISSING
     real = instance.obj if instance.__class__ is Known else real
-    return boolean(None not in found if real is MISSING else ask_python(vm, isinstance, real, protocol))
+    if real is not MISSING:
+        return boolean(ask_python(vm, isinstance, real, protocol))
+    return boolean(None not in found or counts_anyway(vm, protocol, instance.pytype))
+
+
+def counts_anyway(vm: Machine, protocol: type, cls: type) -> bool:
+    """Return whether a protocol counts instances of a class without its members: of a subclass, or a registered one.
+
+    Raises Break where the protocol only remembers that it did: Python tells for how long.
+    """
+    if subclass_by_order(vm, protocol, cls):
+        return True
+    cache_token(vm)
+    if abstract_answers.is_remembered(protocol, cls):
+        raise Break("unknown call", name="isinstance")
+    return False
 
 
 @models(type(torch.FloatTensor), "__instancecheck__")

@@ -28,6 +28,14 @@ def memory_of(abstract: type, cls: type) -> RememberedAnswer | None:
     return next(found, None)
 
 
+def is_remembered(abstract: type, cls: type) -> bool:
+    """Return whether a class is registered with an abstract class, which may also just remember that it was one of its
+    subclasses.
+    """
+    tell = getattr(abc, "_get_dump", None)
+    return tell is not None and any(ref() is cls for each in tell(abstract)[:2] for ref in each)
+
+
 def registered_last(registered: Any, cached: Any, negative: Any, _version: int) -> tuple[Any, ...]:
     """Return the sets of `abc._get_dump`. A class that is itself registered is in no other."""
     return cached, negative, registered

@@ -204,14 +204,15 @@ def call_marked(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Val
 
 
 LEAF = "_torchdynamo_leaf_fake_fn"  # where `leaf_function` keeps what tells the metadata of its results
+LEAF_RUNS_FAKE = "_invoke_leaf_function_python"  # what its functions call that ask for the metadata, given fake tensors
 
 
 def call_leaf(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """End the graph at a leaf function, which runs in Python; a graph that has to be whole calls it.
 
-    Inductor has no code for such a call.
+    Inductor has no code for such a call. In older versions of torch it would run while it is captured.
     """
-    if vm.builder.may_end:
+    if vm.builder.may_end or LEAF_RUNS_FAKE not in fn.obj.__globals__:
         raise Break("disabled function", name=called(fn.obj))
     return emit_call(vm, fn, args, kwargs)
 
