@@ -37,6 +37,24 @@ def check(fn: Callable[..., Any], given: Tensors, training: bool = False) -> Tra
     return traced
 
 
+def test_graphs_on_whose_rewrites_inductor_fails_are_compiled_as_written(caplog: pytest.LogCaptureFixture) -> None:
+    passes = []
+
+    def refuse(graph: torch.fx.Graph) -> None:
+        passes.append(any("scaled_dot_product" in str(node.target) for node in graph.nodes))
+        if passes[-1]:
+            raise RuntimeError("no attention today")
+
+    attention, given = filled(-INF, torch.ones(8, 8).triu(1).bool()), heads()
+    options = {"post_grad_custom_pre_pass": refuse, "fx_graph_cache": False}
+    with torchdynamo.config.patch(suppress_errors=False):
+        compiled = torchdynamo.compile(attention, backend="inductor", options=options)
+        torch.testing.assert_close(compiled(*given), attention(*given))
+    assert passes == [True, False]
+    assert "a graph is compiled without rewrites: Inductor fails on what it becomes" in caplog.text
+    assert "no attention today" in str(torchdynamo.explain(attention, backend="inductor", options=options)(*given))
+
+
 # ---- rows without keys ----------------------------------------------------------------------------------------------
 
 ROWS = torch.ones(8, 8, dtype=torch.bool)

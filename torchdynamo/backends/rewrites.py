@@ -16,7 +16,7 @@ import torch.fx
 
 from torchdynamo import config
 from torchdynamo.backends.checked_contents import CheckedContents, can_be_checked
-from torchdynamo.backends.settings import split_choice
+from torchdynamo.backends.settings import LOG, split_choice
 from torchdynamo.errors import UnknownSetting
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.inputs import InputSource
@@ -123,6 +123,18 @@ def outcome_of(captured: torch.fx.GraphModule) -> RewritesOutcome | None:
 def forget_outcome(captured: torch.fx.GraphModule) -> None:
     """Forget the outcome of an earlier compilation of a graph."""
     captured.meta.pop(_KEY, None)
+
+
+def left_as_written(captured: torch.fx.GraphModule, error: Exception) -> bool:
+    """Note that Inductor failed on a rewritten graph, which is to be compiled as written; False if nothing was."""
+    outcome = outcome_of(captured)
+    if outcome is None or all(each.missed for each in outcome.found):
+        return False
+    reason = f"Inductor fails on what it becomes: {error}".splitlines()[0]
+    LOG.warning("a graph is compiled without rewrites: %s", reason)
+    left = (each if each.missed else each._replace(how=reason, missed=True) for each in outcome.found)
+    captured.meta[_KEY] = RewritesOutcome(tuple(left))
+    return True
 
 
 def pass_on(captured: torch.fx.GraphModule, copy: torch.fx.GraphModule, found: Sequence[Found]) -> None:

@@ -38,7 +38,7 @@ from torchdynamo.backends.recursion_limit import recursion_limit_restored
 from torchdynamo.backends.region_bodies import bodies_have_one_schema, bodies_keep_arguments
 from torchdynamo.backends.regions import Choice, choice_in, left_whole, outlined
 from torchdynamo.backends.registry import register_backend, rests_on
-from torchdynamo.backends.rewrites import WantedRewrites, rewritten
+from torchdynamo.backends.rewrites import WantedRewrites, left_as_written, rewritten
 from torchdynamo.backends.rewrites import choice_in as rewrites_in
 from torchdynamo.backends.settings import checked_by, nearest
 from torchdynamo.backends.split_backward import split_into_parts
@@ -96,16 +96,25 @@ class Compilation(NamedTuple):
     parts: int  # of a backward under DistributedDataParallel, at most
 
     def made(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Compile a graph with these settings; as a whole, if parts that are shared are too much for Inductor."""
+        """Compile a graph with these settings; where Inductor fails on what was made of it, closer to what it was."""
         from torch._inductor.exc import InductorError
 
         mine = self._replace(gm=gm)
         try:
             return mine.compiled(inputs)
         except InductorError as error:
-            if not left_whole(gm, error):
+            plainer = mine.plainer(error)
+            if plainer is None:
                 raise
-        return mine._replace(regions=False).compiled(inputs)
+        return plainer.made(gm, inputs)
+
+    def plainer(self, error: Exception) -> Compilation | None:
+        """Return the compilation without regions, or else without rewrites, after an error; None if it had neither."""
+        if left_whole(self.gm, error):
+            return self._replace(regions=False)
+        if left_as_written(self.gm, error):
+            return self._replace(rewrites=self.rewrites._replace(on=False))
+        return None
 
     def compiled(self, inputs: Sequence[Any], *, by_contents: bool = True) -> Callable[..., Any]:
         """Compile the graph for these inputs. by_contents: rewrites may rest on what inputs contain."""
