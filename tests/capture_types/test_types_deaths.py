@@ -1,4 +1,6 @@
-"""Objects with a `__del__`: where nobody notices when it runs they are followed, else they are Python's."""
+"""Objects with a `__del__`, and generators that wait in a block: where nobody notices when these end they are followed,
+else they are Python's.
+"""
 
 from __future__ import annotations
 
@@ -416,6 +418,74 @@ def outcome(fn: Any) -> tuple[str, list[Any]]:
     text = str([vars(each) if isinstance(each, Quiet) else each for each in result])
     del result
     return text, list(LOG)
+
+
+# ---- generators that wait in a block ---------------------------------------------------------------------------------
+
+
+def turns(x):
+    try:
+        for n in range(3):
+            yield x * n
+    finally:
+        LOG.append("left")
+
+
+def passed_on(x):
+    yield from turns(x)
+
+
+def left_in_a_loop(x):
+    for found in turns(x):
+        x = x + found
+        if len(LOG) == 0:
+            break
+    LOG.append("after the loop")
+    return x, x
+
+
+def left_through_another(x):
+    found = next(passed_on(x))
+    LOG.append("after it")
+    return found, x
+
+
+def left_in_with(x):
+    def made():
+        with torch.no_grad():
+            yield x + 1
+
+    found = next(made())
+    return found, torch.is_grad_enabled()
+
+
+def run_out(x):
+    return sum(turns(x)), x
+
+
+def left_where_nothing_is_done(x):
+    def made():
+        for n in range(3):
+            try:
+                yield x * n
+            except ValueError:
+                LOG.append("caught")
+
+    return next(made()), x
+
+
+@pytest.mark.parametrize("fn", [left_in_a_loop, left_through_another, left_in_with])
+def test_generators_that_are_left_in_a_block(fn: Any) -> None:
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for _ in range(2):
+        assert outcome(compiled) == outcome(fn)
+
+
+@pytest.mark.parametrize("fn", [run_out, left_where_nothing_is_done])
+def test_generators_whose_end_nobody_notices(fn: Any) -> None:
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(fn)
 
 
 @pytest.mark.parametrize("fn", [one, several, copied, returned, carried_by_an_exception])

@@ -1,7 +1,8 @@
 """Objects whose class has a `__del__`: Python runs it when the last reference goes, and capture counts no references.
 
 So it is followed once, when the frame has been, and has to be one that nobody notices whenever it runs: it reads what
-the object itself holds and what the frame leaves as it was, and writes nowhere but to the object.
+the object itself holds and what the frame leaves as it was, and writes nowhere but to the object. A generator that
+waits in a `try` or `with` block is such an object, too: Python leaves the block when the generator goes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import types
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
@@ -42,6 +44,13 @@ def note(vm: Machine, made: Value) -> None:
         raise Break("unsupported type", type=f"{made.pytype.__name__} (with __del__)")
     if all(known.value.ref != made.ref for known in vm.mortals):
         vm.mortals.append(Finalizable(made, vm.position()))
+
+
+def note_generator(vm: Machine, made: Object, frame: Frame) -> Object:
+    """Remember a generator that the frame made, if it may wait in a block; return it."""
+    if any(inst.op == "YIELD" and frame.code.lookup(at) for at, inst in enumerate(frame.code.instructions)):
+        vm.mortals.append(Finalizable(made, vm.position()))
+    return made
 
 
 def let_go(vm: Machine, *values: Value) -> None:
@@ -99,25 +108,35 @@ def noticeable(vm: Machine) -> Finalizable | None:
 
 
 def is_unnoticeable(vm: Machine, value: Object) -> bool:
-    """Run the `__del__` of an object symbolically; return whether it does nothing that can be noticed."""
-    found = guarded_lookup(vm, value.pytype, "__del__")
-    if type(found) is not types.FunctionType or vm.effects.wrote_outside:
+    """Run the `__del__` of an object, or `close` a generator, symbolically; return whether nobody can notice that."""
+    if value.pytype is types.GeneratorType:
+        method, of_its_own = "close", EffectKind.ITEMS
+        if not waits_in_block(vm.entity(value).payload_as(Frame)):
+            return True
+    else:
+        method, of_its_own = "__del__", EffectKind.ATTRIBUTE
+        if type(guarded_lookup(vm, value.pytype, method)) is not types.FunctionType:
+            return False
+    if vm.effects.wrote_outside:
         return False
     count, own, mark = len(vm.heap.entities), vm.entity(value), vm.effects.mark()
     attrs, nodes = dict(own.attrs), len(vm.builder.graph.nodes)
     try:
         with vm.heap.watched() as asked:
-            vm.call_method(value, "__del__")
+            vm.call_method(value, method)
     except (Break, Raised):
         return False
     others = [vm.heap.entities[ref] for ref in asked if ref != value.ref]
     if any(other.changed or (other.fresh and other.ref < count) for other in others):
         return False
-    done = [
-        change for change in vm.effects.since(mark) if not (change.kind is EffectKind.ATTRIBUTE and change.owner is own)
-    ]
+    done = [change for change in vm.effects.since(mark) if change.kind is not of_its_own or change.owner is not own]
     vm.effects.put_back(own, attrs)
     return not done and len(vm.builder.graph.nodes) == nodes
+
+
+def waits_in_block(frame: Frame) -> bool:
+    """Return whether a generator waits at a `yield` in a `try` or `with` block."""
+    return frame.yielded and frame.code.lookup(frame.pc - 1) is not None
 
 
 class FinalizableLocals(dict[str, Value]):

@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING
 
 from torchdynamo.capture.frame import Frame, FunctionCall, FunctionParts
-from torchdynamo.capture.vm import dict_aliases
+from torchdynamo.capture.vm import dict_aliases, finalizers
 from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.wrap import lift, wrap
 from torchdynamo.core.signals import Break
@@ -97,6 +97,6 @@ def enter_function(vm: Machine, parts: FunctionParts, fn: Value, args: list[Valu
     frame = Frame(parts.code, parts.globals, bind(vm, parts, args, kwargs), parts.closure)
     if flags & inspect.CO_GENERATOR:
         frame.made_by = FunctionCall(fn, args, kwargs)
-        return vm.new(types.GeneratorType, items=None, payload=frame)
+        return finalizers.note_generator(vm, vm.new(types.GeneratorType, items=None, payload=frame), frame)
     frame.direct = direct
     return vm.run(frame)

@@ -74,7 +74,7 @@ class Machine(CaptureState):
         self.in_backwards: dict[int, ReadLater] = {}  # by reference: what backwards read when they run
         self.in_contexts: set[int] = set()  # by reference: what is made again for a backward that runs as written
         self.run_again: list[RunAgain] = []  # what backwards run again
-        self.mortals: list[Finalizable] = []  # objects with a `__del__` that the frame made
+        self.mortals: list[Finalizable] = []  # objects with a `__del__`, and generators, that the frame made
         self.made_tuples: dict[int, tuple[Any, ...]] = {}  # of constants, by id: each call makes its own
         self.made_classes: dict[int, MadeClass] = {}  # by the frame, by their ids
         self.copied: dict[int, dict[int, Source | None]] = {}  # by memo of copy.deepcopy: memory, and whose it is
