@@ -126,6 +126,7 @@ VM: Any = types.SimpleNamespace(error=refuse, make_tuple=Known, make_dict=lambda
 Call = tuple[list[Any], dict[str, Any]]
 # Of what no instance can be made by `__new__` alone.
 SELVES: dict[Any, Any] = {
+    types.GenericAlias: lambda: list[int],
     types.GeneratorType: lambda: (each for each in ()),
     types.FunctionType: lambda: refuse,
     type: lambda: Anything,
