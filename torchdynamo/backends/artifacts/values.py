@@ -24,6 +24,7 @@ PLAIN = (bool, int, float, str)
 NAMED = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
 MODE = "mode"
 DEVICES = ("cpu", "cuda")
+"""Types of devices whose kernels and constants can be written."""
 
 
 def encode(value: Any) -> Value:

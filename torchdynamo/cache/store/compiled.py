@@ -9,13 +9,13 @@ from typing import Any
 import torch.fx
 
 from torchdynamo.backends import artifacts
+from torchdynamo.backends.artifacts.values import DEVICES
 from torchdynamo.cache.store.files import Damaged
 from torchdynamo.cache.store.graphs import StoredGraph, plan_as_data, plan_of
 from torchdynamo.cache.store.rows import Unresolved
 from torchdynamo.cache.store.values import Malformed, NotStorable, NotYetStorable, decode, encode
 from torchdynamo.codegen.checked_graph import CheckedGraph
 
-DEVICES = ("cpu", "cuda")
 AS_CAPTURED, CHECKED, ARTIFACT = "as captured", "as captured, with checks", "artifact"
 
 

@@ -32,10 +32,9 @@ from torchdynamo.backends.artifacts.inductor.alignment import with_alignment, wi
 from torchdynamo.backends.artifacts.inductor.kernels import library_of, load_kernel
 from torchdynamo.backends.artifacts.inductor.namespace import EXTERNS, name_of_extern, namespace
 from torchdynamo.backends.artifacts.inductor.triton_kernels import NOT_RUN, decode_launch, encode_launch
-from torchdynamo.backends.artifacts.values import decode_tensor, encode_tensor
+from torchdynamo.backends.artifacts.values import DEVICES, decode_tensor, encode_tensor
 
 THREADS = re.compile(r"#pragma omp parallel num_threads\((\d+)\)")
-DEVICES = frozenset(["cpu", "cuda"])
 RUN_ONCE = "_torchdynamo_run_once"  # attribute of Inductor's record of a graph that has run
 MAGIC = importlib.util.MAGIC_NUMBER  # of the bytecode of this Python
 
@@ -51,7 +50,7 @@ def graph_of(run: Any) -> Any:
 def encode_code(run: Any, blobs: dict[str, bytes]) -> Value:
     """Return what AOTAutograd calls as data. Raises CannotStore if it needs more than kernels of CPU and GPU."""
     graph = graph_of(run)
-    if others := graph.device_types - DEVICES:
+    if others := graph.device_types - set(DEVICES):
         raise CannotStore(f"kernels run on {', '.join(sorted(others))}")
     if graph.frozen_param_names or graph.torchbind_constants or graph.opaque_value_type_classes:
         raise CannotStore("the graph has frozen parameters, or constants that are no tensors")
