@@ -17,6 +17,7 @@ import torch
 import torch.fx
 
 from torchdynamo.backends.ensemble.subgraph import Subgraph
+from torchdynamo.core.processor import first_processor
 from torchdynamo.graph.modes import Modes
 
 _PACKAGES = {
@@ -151,8 +152,7 @@ def _described(value: Any, static: bool) -> str:
 def _processor() -> str:
     """Return the maker's name of the CPU, with family and model where they are told."""
     try:
-        with open("/proc/cpuinfo", "rb", buffering=0) as file:  # all of it takes milliseconds on large machines
-            text = file.read(4096).decode(errors="replace").partition("\n\n")[0]
+        text = first_processor()
     except OSError:
         return platform.processor() or platform.machine()
     facts = dict(part.split(":", 1) for part in text.splitlines() if ":" in part)

@@ -8,7 +8,6 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from torchdynamo.cache.store.values import NotStorable, encode
 from torchdynamo.codegen import resume
 from torchdynamo.core import marks
 from torchdynamo.core.naming import OWN, class_name
+from torchdynamo.core.processor import first_processor
 from torchdynamo.core.source import Roots
 from torchdynamo.graph import torch_compat
 from torchdynamo.graph.foreign_kernels import foreign_kernels
@@ -206,8 +206,8 @@ def _extension() -> str:
 def _processor() -> str:
     """Return the processor's instruction sets, where the system tells them."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = first_processor()
     except OSError:
         return platform.processor()
-    lines = (line for line in text.partition("\n\n")[0].splitlines() if line.startswith(("flags", "Features")))
+    lines = (line for line in text.splitlines() if line.startswith(("flags", "Features")))
     return " ".join(sorted(next(lines, "").partition(":")[2].split()))

@@ -11,6 +11,7 @@ import types
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchdynamo.bytecode.instruction import Code
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.vm.effect_kinds import EffectKind
 from torchdynamo.capture.vm.heap import MISSING
@@ -48,9 +49,17 @@ def note(vm: Machine, made: Value) -> None:
 
 def note_generator(vm: Machine, made: Object, frame: Frame) -> Object:
     """Remember a generator that the frame made, if it may wait in a block; return it."""
-    if any(inst.op == "YIELD" and frame.code.lookup(at) for at, inst in enumerate(frame.code.instructions)):
+    if may_wait_in_block(frame.code):
         vm.mortals.append(Finalizable(made, vm.position()))
     return made
+
+
+def may_wait_in_block(code: Code) -> bool:
+    """Return whether the code of a generator has a `yield` in a `try` or `with` block."""
+    if "waits in blocks" not in code.analyses:
+        yields = (at for at, instruction in enumerate(code.instructions) if instruction.op == "YIELD")
+        code.analyses["waits in blocks"] = any(code.lookup(at) for at in yields)
+    return bool(code.analyses["waits in blocks"])
 
 
 def let_go(vm: Machine, *values: Value) -> None:

@@ -145,15 +145,12 @@ def indices_stay_tensors() -> contextlib.AbstractContextManager[Any]:
 
 
 INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"  # a mode under which indices stay tensors
-METHODS_OF_BLOCK = tuple(
-    f"ErrorOnGraphBreakDecoratorContextManager.{name}" for name in ("__init__", "__enter__", "__exit__")
-)
+BLOCK = "ErrorOnGraphBreakDecoratorContextManager"
 # Functions of torch._dynamo that are followed like the program's own, by module.
 FOLLOWED = {
     INDEXING: ("TransformGetItemToIndex.__torch_function__",),
     "torch._dynamo.decorators": (
-        "error_on_graph_break",
-        *METHODS_OF_BLOCK,
+        *("error_on_graph_break", f"{BLOCK}.__init__", f"{BLOCK}.__enter__", f"{BLOCK}.__exit__"),
     ),
     "torch._dynamo.utils": ("_get_error_on_graph_break", "_set_error_on_graph_break"),
     "torch._dynamo.external_utils": ("wrap_dunder_call_ctx_manager", "inner"),
