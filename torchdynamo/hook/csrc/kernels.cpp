@@ -63,39 +63,36 @@ std::string text_of(c10::IntArrayRef dims)
 
 static PyObject *tensor_data_pointer(PyObject *, PyObject *) { return PyLong_FromVoidPtr((void *)data_pointer); }
 
-// False: an error is set.
-static bool read_layout(PyObject *const *args, Py_ssize_t nargs, Dims &sizes, Dims &strides)
+// allocate: makes the tensor from sizes, strides and a dtype.
+template <typename Allocate> static PyObject *empty_strided(PyObject *const *args, Py_ssize_t nargs, Allocate allocate)
 {
-    if (nargs == 3 && THPDtype_Check(args[2]))
-        return read_dims(args[0], sizes) && read_dims(args[1], strides);
-    PyErr_SetString(PyExc_TypeError, "expected sizes, strides and a dtype");
-    return false;
+    HANDLE_TH_ERRORS
+    Dims sizes, strides;
+    if (nargs != 3 || !THPDtype_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "expected sizes, strides and a dtype");
+        return nullptr;
+    }
+    if (!read_dims(args[0], sizes) || !read_dims(args[1], strides))
+        return nullptr;
+    return THPVariable_Wrap(allocate(sizes, strides, reinterpret_cast<THPDtype *>(args[2])->scalar_type));
+    END_HANDLE_TH_ERRORS
 }
 
 static PyObject *empty_strided_cpu(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 {
-    HANDLE_TH_ERRORS
-    Dims sizes, strides;
-    if (!read_layout(args, nargs, sizes, strides))
-        return nullptr;
-    auto dtype = reinterpret_cast<THPDtype *>(args[2])->scalar_type;
-    return THPVariable_Wrap(at::Tensor(at::detail::empty_strided_cpu(sizes, strides, dtype)));
-    END_HANDLE_TH_ERRORS
+    return empty_strided(args, nargs, [](const Dims &sizes, const Dims &strides, c10::ScalarType dtype) {
+        return at::Tensor(at::detail::empty_strided_cpu(sizes, strides, dtype));
+    });
 }
 
 // On the current GPU. The kernel is called past all modes; a build of torch without CUDA has none, and raises.
 static PyObject *empty_strided_cuda(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 {
-    HANDLE_TH_ERRORS
-    Dims sizes, strides;
-    if (!read_layout(args, nargs, sizes, strides))
-        return nullptr;
-    auto dtype = reinterpret_cast<THPDtype *>(args[2])->scalar_type;
-    c10::DispatchKeySet keys(c10::DispatchKey::CUDA);
-    return THPVariable_Wrap(at::_ops::empty_strided::redispatch(keys, c10::fromIntArrayRefSlow(sizes),
-                                                                c10::fromIntArrayRefSlow(strides), dtype,
-                                                                std::nullopt, c10::Device(c10::kCUDA), std::nullopt));
-    END_HANDLE_TH_ERRORS
+    return empty_strided(args, nargs, [](const Dims &sizes, const Dims &strides, c10::ScalarType dtype) {
+        return at::_ops::empty_strided::redispatch(c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                                   c10::fromIntArrayRefSlow(sizes), c10::fromIntArrayRefSlow(strides),
+                                                   dtype, std::nullopt, c10::Device(c10::kCUDA), std::nullopt);
+    });
 }
 
 static PyObject *reinterpret_tensor(PyObject *, PyObject *const *args, Py_ssize_t nargs)
