@@ -99,6 +99,17 @@ def test_a_compiler_that_fails(tmp_path: Path) -> None:
     assert found["text"] == f"{compiler} cannot make a shared library (cc1plus: error: no cc1plus)"
 
 
+def test_a_compiler_whose_code_crashes(tmp_path: Path) -> None:
+    header = tmp_path / "crash.h"
+    header.write_text("static struct Crash { Crash() { __builtin_trap(); } } crash;\n")
+    compiler = tmp_path / "crashing++"
+    compiler.write_text(f'#!/bin/sh\nexec g++ -include {header} "$@"\n')
+    compiler.chmod(0o755)
+    found = fault(*examined(tmp_path, CXX=str(compiler)))
+    assert found["text"].startswith(f"{compiler} builds code that crashes (SIGILL) where it writes a number")
+    assert found["remedy"] == "unset CXX"
+
+
 def test_no_header(tmp_path: Path) -> None:
     """In a Python that has its library and no folder `include`, as Debian installs it without python3-dev."""
     home = tmp_path / "home"

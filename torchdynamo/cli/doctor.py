@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -26,7 +27,10 @@ from typing import Any, NamedTuple
 
 LEAST_SPACE = 500 * 2**20
 """Bytes that the disk of a cache folder should have free."""
-SOURCE = '#include <cmath>\n#include <vector>\nextern "C" double f(double x) { return std::exp(x); }\n'
+SOURCE = """#include <sstream>
+extern "C" int f(long x) { std::ostringstream text; text << x; return text.str().size(); }
+"""
+"""Writes a number to a stream, as kernels do for the text of an error."""
 READ = (
     "TORCHDYNAMO_CACHE",
     "TORCHDYNAMO_CACHE_DIR",
@@ -101,26 +105,46 @@ def compiler_name() -> str:
     return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
 
 
+def fault_of(compiler: str) -> str:
+    """Build a shared library and call it in a fork of this process. Returns what went wrong, "" if nothing did.
+
+    A compiler that links a C++ library of its own into what it builds can make kernels that crash where they raise.
+    """
+    with tempfile.TemporaryDirectory(prefix="torchdynamo-doctor-") as folder:
+        source, library = Path(folder, "f.cpp"), Path(folder, "f.so")
+        source.write_text(SOURCE)
+        line = [compiler, "-shared", "-fPIC", str(source), "-o", str(library)]
+        built = subprocess.run(line, capture_output=True, text=True, errors="replace", check=False)
+        if built.returncode:
+            told = next(
+                (each for each in built.stderr.splitlines() if "error" in each), f"exit status {built.returncode}"
+            )
+            return f"cannot make a shared library ({told.strip()})"
+        if child := os.fork():
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        else:
+            ctypes.CDLL(str(library)).f(12)
+            os._exit(0)
+    if status >= 0:
+        return ""
+    return (
+        f"builds code that crashes ({signal.Signals(-status).name}) where it writes a number, as kernels that raise do"
+    )
+
+
 def check_compiler() -> Iterator[Finding]:
-    """Check that the C++ compiler exists and can make a shared library."""
+    """Check that the C++ compiler exists and can make a shared library that works."""
     name = compiler_name()
+    named = ", which CXX names," if os.environ.get("CXX") else ""
     install = "xcode-select --install" if sys.platform == "darwin" else "apt install g++"
+    remedy = "unset CXX" if named and shutil.which("g++") else install
     found = shutil.which(name)
     if found is None:
-        chosen = ", which CXX names," if os.environ.get("CXX") else ""
-        remedy = "unset CXX" if chosen and shutil.which("g++") else install
-        yield Finding("compiler", f"no C++ compiler: {name}{chosen} is not on PATH", remedy)
-        return
-    with tempfile.TemporaryDirectory(prefix="torchdynamo-doctor-") as folder:
-        source = Path(folder, "f.cpp")
-        source.write_text(SOURCE)
-        line = [found, "-shared", "-fPIC", str(source), "-o", str(source.with_suffix(".so"))]
-        done = subprocess.run(line, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 0:
+        yield Finding("compiler", f"no C++ compiler: {name}{named} is not on PATH", remedy)
+    elif fault := fault_of(found):
+        yield Finding("compiler", f"{found} {fault}", remedy)
+    else:
         yield Finding("compiler", found)
-        return
-    told = next((each for each in done.stderr.splitlines() if "error" in each), f"exit status {done.returncode}")
-    yield Finding("compiler", f"{found} cannot make a shared library ({told.strip()})", install)
 
 
 def check_headers() -> Iterator[Finding]:
