@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import difflib
 import json
+import multiprocessing
 import os
 import platform
 import shutil
@@ -120,16 +121,19 @@ def fault_of(compiler: str) -> str:
                 (each for each in built.stderr.splitlines() if "error" in each), f"exit status {built.returncode}"
             )
             return f"cannot make a shared library ({told.strip()})"
-        if child := os.fork():
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        else:
-            ctypes.CDLL(str(library)).f(12)
-            os._exit(0)
-    if status >= 0:
+        child = multiprocessing.get_context("fork").Process(target=load_and_call, args=(str(library),))
+        child.start()
+        child.join()
+    if (status := child.exitcode or 0) >= 0:
         return ""
     return (
         f"builds code that crashes ({signal.Signals(-status).name}) where it writes a number, as kernels that raise do"
     )
+
+
+def load_and_call(library: str) -> None:
+    """Call the function that SOURCE defines."""
+    ctypes.CDLL(library).f(12)
 
 
 def check_compiler() -> Iterator[Finding]:

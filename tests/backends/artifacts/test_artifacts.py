@@ -29,7 +29,7 @@ QUICK = frozenset(
     "results_of_other_inputs_each gradients_whose_sizes_vary a_buffer_that_is_written".split()
 )
 STORED = [name for name, program in PROGRAMS.items() if not program.reason]
-# What is wrong with the compiler that CXX names, if it makes kernels that crash when they raise: so does torch.compile there.
+# What is wrong with the compiler that CXX names, where kernels crash when they raise (and torch.compile's do, too).
 CRASHES = "CXX" in os.environ and fault_of(os.environ["CXX"])
 RAISES = {"indices": [None, "RuntimeError", "RuntimeError"], "integer_division": [None, "RuntimeError"]}
 
