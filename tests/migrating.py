@@ -59,7 +59,7 @@ NAMES: dict[str, Row] = {
     "disable": Row(SAME, "also `torchdynamo.disable` and, for `recursive=False`, `torchdynamo.skip`"),
     "set_default_backend": Row(SAME, "for `compile` without a backend"),
     "get_default_backend": Row(SAME, ""),
-    "set_stance": Row(SAME, "`force_backend` raises; `skip_guard_eval_unsafe` changes nothing"),
+    "set_stance": Row(SAME, "`skip_guard_eval_unsafe` changes nothing"),
     "set_enable_guard_collectives": Row(REFUSED, "guards ask no other process; a warning says so, once"),
     "cudagraph_mark_step_begin": Row(SAME, ""),
     "load_compiled_function": Row(

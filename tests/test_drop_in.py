@@ -375,6 +375,26 @@ def test_errors_are_ours_alone_where_it_is_not_installed() -> None:
     assert type(caught.value) is exc.Unsupported
 
 
+def test_counters_of_torch_compile_count_ours() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        x = x.sin()
+        torch._dynamo.graph_break()
+        return x + 1
+
+    counters = torch._dynamo.utils.counters
+    for installed in (torchdynamo.install(), contextlib.nullcontext()):
+        counters.clear()
+        torchdynamo.reset()
+        with installed:
+            torchdynamo.compile(fn, backend="eager")(X)
+        if isinstance(installed, contextlib.nullcontext):
+            assert not counters["frames"]
+            continue
+        assert counters["frames"] == {"total": 2, "ok": 2}
+        assert counters["stats"] == {"calls_captured": 2, "unique_graphs": 2}
+        assert [*counters["graph_break"].items()] == [("The program itself asks for the graph to end here.", 1)]
+
+
 def test_a_reset_of_torch_compile_is_one_of_ours() -> None:
     made = []
 

@@ -470,11 +470,33 @@ def test_fail_on_recompile_says_what_changed() -> None:
             compiled(X.double())
 
 
-def test_a_stance_with_a_backend_is_refused() -> None:
-    with compiled_once() as (compiled, _), torch.compiler.set_stance("default", force_backend="eager"):
+def test_a_stance_with_a_backend() -> None:
+    """What is compiled for either backend stays apart, continuations too, and is used again."""
+
+    def fn(x):
+        x = x + 1
+        torch._dynamo.graph_break()
+        return x * 2
+
+    mine, other = Counting(), Counting()
+    compiled = torchdynamo.compile(fn, backend=mine)
+    for _ in range(2):
+        with torch.compiler.set_stance("default", force_backend=other):
+            assert torch.equal(compiled(X), fn(X))
+            assert torch.equal(compiled(X), fn(X))
+        assert torch.equal(compiled(X), fn(X))
+    assert [len(mine.graphs), len(other.graphs)] == [2, 2]
+
+
+def test_a_stance_with_a_backend_that_fails() -> None:
+    """Graphs that must be whole stay so, and a backend that does not exist is told."""
+    with compiled_once() as (compiled, _), torch.compiler.set_stance("default", force_backend="nonesuch"):
         for _ in range(2):
-            with pytest.raises(exc.UnknownSetting, match="force_backend"):
+            with pytest.raises(exc.UnknownBackend, match="nonesuch"):
                 compiled(X)
+    breaks = torchdynamo.compile(lambda x: (torch._dynamo.graph_break(), x + 1), backend="eager", fullgraph=True)
+    with torch.compiler.set_stance("default", force_backend="aot_eager"), pytest.raises(exc.Unsupported):
+        breaks(X)
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

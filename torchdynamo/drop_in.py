@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.compiler
 
-from torchdynamo import config, errors
+from torchdynamo import config, errors, events
 from torchdynamo.api import compile, reset
 from torchdynamo.capture.vm import torch_names, torch_settings
 from torchdynamo.core import marks
@@ -95,6 +95,7 @@ def _put_in() -> None:
         config.follow(torch_settings.followed)
         errors.join(torch_names.joined)
         torch_names.follow_reset(reset)
+        events.listeners.append(torch_names.count)
         setattr(torch, "compile", _replaced.stand_in)  # noqa: B010 - mypy takes an assignment for a redefinition
         _tell_of_holders(original)
 
@@ -114,6 +115,7 @@ def _put_back() -> None:
     config.follow(None)
     errors.join(None)
     torch_names.follow_reset(None)
+    events.listeners.remove(torch_names.count)
     _replaced = None
     torch_settings.forget_names()
 

@@ -156,7 +156,7 @@ def reset() -> None:
 def compile_frame(frame: Any, compiler: Compiler) -> Any:
     """Return an entry for this frame, or None to run it as it is."""
     with StockBuiltins(frame.f_builtins) as seen:
-        return compile_with_builtins(seen, frame, compiler)
+        return compile_with_builtins(seen, frame, stances.chosen(compiler, compiler_for))
 
 
 def failures(code: CodeType, compiler: Compiler, roots: Roots) -> list[FailedGuard | None]:

@@ -8,31 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from torchdynamo.capture.vm import interop, torch_settings
 from torchdynamo.codegen import dynamism_across_breaks, resume
 from torchdynamo.core.learned import record
 from torchdynamo.core.source import Roots
-from torchdynamo.errors import RecompileError, TorchDynamoWarning, UnknownSetting
+from torchdynamo.errors import RecompileError, TorchDynamoWarning
 from torchdynamo.guards.constants import same_constant
 from torchdynamo.hook.user_warnings import warn_user
 
+C = TypeVar("C", bound=Any)
 LATER = ("eager_then_compile", "aot_eager_then_compile")
+
+
+def chosen(compiler: C, compiler_for: Callable[..., C]) -> C:
+    """Return the compiler that works in place of one: that of the stance's backend, if the stance has one.
+
+    compiler_for: makes the compiler of a backend, and raises UnknownBackend if there is none.
+    """
+    backend = interop.stance().backend
+    if backend is None:
+        return compiler
+    return compiler_for(backend, fullgraph=compiler.fullgraph, dynamic=compiler.given_dynamic)
 
 
 def may_compile(code: CodeType, roots: Roots, where: str, failures: Callable[[], list[Any]]) -> bool:
     """Return whether the stance allows a function to be compiled now, for a frame that begins with `roots`.
 
     where: the function, for messages. failures: returns the failing guards of its entries. Raises RecompileError under
-    the stance "fail_on_recompile", UnknownSetting if the stance has a backend.
+    the stance "fail_on_recompile".
     """
     stance = interop.stance()
-    if stance.backend is not None:
-        raise UnknownSetting(
-            "torch.compiler.set_stance(force_backend=...) gives torch.compile another backend, and this function has "
-            "the one that it was compiled with: write torchdynamo.compile(function, backend=...)"
-        )
     if stance.name == "fail_on_recompile":
         said = f"{where} would be compiled, and the stance is 'fail_on_recompile'"
         raise RecompileError("\n    ".join([said, *map(str, failures())]))

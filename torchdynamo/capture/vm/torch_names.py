@@ -1,4 +1,4 @@
-"""Be found under the names that programs have for torch.compile's parts: exceptions that they catch, `reset`.
+"""Be found under the names that programs have for torch.compile's parts: exceptions, `reset`, counters.
 
 That holds while torchdynamo is installed in place of torch.compile.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from torchdynamo import errors
 from torchdynamo.capture.vm import interop
+from torchdynamo.events import Event
 
 FRONT_END = "torch._dynamo"
 EXCEPTIONS = f"{FRONT_END}.exc"
@@ -91,3 +92,18 @@ def stand_for_reset() -> None:
     if found is None or isinstance(found, Reset) is (_ours is not None):
         return
     module.reset = found.theirs if isinstance(found, Reset) else Reset(found, _ours)  # type: ignore[arg-type]
+
+
+def count(event: Event, _: int = 0) -> None:
+    """Count an event in `torch._dynamo.utils.counters`, under the names that torch.compile counts its own."""
+    counters: Any = getattr(sys.modules.get(f"{FRONT_END}.utils"), "counters", None)
+    if counters is None:
+        return
+    if event.kind == "compile":
+        counters["frames"]["total"] += 1
+        counters["frames"]["ok"] += 1
+        if event.operators:
+            counters["stats"]["calls_captured"] += event.operators
+            counters["stats"]["unique_graphs"] += 1
+    elif event.kind == "break":
+        counters["graph_break"][event.text] += 1
