@@ -111,6 +111,27 @@ def test_nothing_is_kept(body: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_random_numbers_that_are_not_kept(backend: str) -> None:
+    """What draws none is the same without `preserve_rng_state`; a backward that would draw others is Python's."""
+
+    def plain(x: Any) -> Any:
+        return checkpoint(lambda u: (u @ u.T).sigmoid(), x, use_reentrant=False, preserve_rng_state=False)
+
+    def draws(x: Any) -> Any:
+        return checkpoint(nn.functional.dropout, x, use_reentrant=False, preserve_rng_state=False)
+
+    for fn, whole in ((plain, True), (draws, False)):
+        found = []
+        for call in (fn, torchdynamo.compile(fn, backend=backend, fullgraph=whole)):
+            x = torch.arange(8.0).reshape(2, 4).requires_grad_()
+            torch.manual_seed(0)
+            result = call(x)
+            result.sum().backward()
+            found.append((result.detach(), x.grad))
+        assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_random_numbers_are_drawn_again(backend: str) -> None:
     """The same ones, in the body's second run; and those after it are as if it had not run twice."""
 

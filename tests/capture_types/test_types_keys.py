@@ -181,3 +181,18 @@ def test_keys_that_only_identity_tells_apart() -> None:
         same(key)
     del found["text"]
     same(three)
+
+
+def test_ids_as_numbers() -> None:
+    """The id of what was there is a number, and guards the object; that of what the frame makes nobody knows."""
+
+    def fn(x: Any, owner: Any, number: int) -> Any:
+        return x + 1, id(owner) == number, number != id(owner), id(owner) % 1000, id(owner) - number
+
+    for one, other in (([1], [1]), (X, torch.ones(2)), (torch.nn.ReLU(), torch.nn.ReLU()), (list, dict)):
+        torchdynamo.reset()
+        compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+        for owner, number in ((one, id(one)), (other, id(one)), (other, id(other))):
+            assert compiled(X, owner, number)[1:] == fn(X, owner, number)[1:]
+    with pytest.raises(torchdynamo.exc.Unsupported, match="call of id"):
+        torchdynamo.compile(lambda x: (x + 1, id([x]) == 5), backend="eager", fullgraph=True)(X)

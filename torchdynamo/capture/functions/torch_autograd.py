@@ -14,6 +14,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from torchdynamo.capture.functions.torch_autograd_backward import give_backward
 from torchdynamo.capture.functions.torch_autograd_inliner import BackwardContext, Call
+from torchdynamo.capture.functions.torch_autograd_layers import call_in_layers
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, ends_graph, function, models, rebuilds
@@ -32,10 +33,12 @@ SET_GRAD = Known(torch._C._set_grad_enabled)
 def apply(vm: Machine, cls: Value, /, *args: Value, **kwargs: Value) -> Value:
     """Inline the forward of a custom autograd function without grad mode, and give its results their own backward."""
     name = vm.known(cls, "class").__qualname__
-    if kwargs or torch._C._are_functorch_transforms_active():
+    if kwargs:
         raise Break("unknown call", name=f"{name}.apply")
     if vm.grad_mode_unknown:
         raise Break("autograd function", name=name)
+    if torch._C._are_functorch_transforms_active() and cls.__class__ is Known:
+        return call_in_layers(vm, cls, list(args))
     grad_mode = torch.is_grad_enabled()
     differentiated = grad_mode and any(wants_grad(arg) for arg in args)
     if grad_mode:

@@ -209,21 +209,21 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     name = getattr(getattr(fn, "obj", None), "__qualname__", "a function")
     reentrant = kwargs.get("use_reentrant", NONE)
     usual = {key for key, arg in kwargs.items() if getattr(arg, "obj", None) is USUAL.get(key, CHECKPOINT_OPTIONS)}
+    again = "preserve_rng_state" in kwargs.keys() - usual  # others are drawn in the backward
     if (kwargs.keys() & UNUSUAL) - usual or reentrant.__class__ is not Known or reentrant.obj is not False:
         raise Break("activation checkpoint", name=name)
     mark = vm.effects.mark()
     result = vm.call(fn, list(args), given)
-    nodes = vm.builder.added(mark.graph)
-    if vm.effects.net(mark, TOLERATED) or draws_from_outside(nodes):
+    nodes, draws = vm.builder.added(mark.graph), vm.builder.since(mark.graph).draws > 0
+    if vm.effects.net(mark, TOLERATED) or draws_from_outside(nodes) or (again and draws):
         raise Break("activation checkpoint", name=name)
     if not torch._C._are_functorch_transforms_active():
         note_run(vm, [fn, *args, *given.values()], nodes)
-        draws = vm.builder.since(mark.graph).draws > 0
         vm.builder.enclose(mark.graph, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": draws})
     return result
 
 
-UNUSUAL = frozenset({"context_fn", "preserve_rng_state", "debug"})
+UNUSUAL = frozenset({"context_fn", "debug"})
 
 
 # The same random numbers are drawn again; an assumption is checked once, by the graph.

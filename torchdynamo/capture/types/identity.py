@@ -2,7 +2,8 @@
 
 The number of the thread is one, too: it is the same for all of a frame.
 
-It may be a key, be compared and be kept; what makes a number of it ends the graph.
+It may be a key, be compared and be kept; what makes a number of it guards that the object is this one, and ends the
+graph if the frame has made the object.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import Ref
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import HASH_KEY, Emitter, function, models, rebuilds
+from torchdynamo.capture.vm.model import HASH_KEY, NUMBER, Emitter, function, models, rebuilds
 from torchdynamo.capture.vm.operators import inverting
 from torchdynamo.capture.vm.scalar_subclasses import Plain, plain_value
-from torchdynamo.capture.vm.wrap import source_of
+from torchdynamo.capture.vm.wrap import CONSTANTS, source_of
 from torchdynamo.core.signals import Assumption, Break, Restart, Retry
 from torchdynamo.core.value import Known, Object, Symbol, TensorNode, Value, boolean
 
@@ -40,7 +41,7 @@ class NumberOf(NamedTuple):
     take: Callable[[], int]
 
 
-NUMBER = "number"  # what stands for such a number as a key begins with it
+COUNTED = "number"  # what stands for such a number as a key begins with it
 
 
 class HashOf(NamedTuple):
@@ -98,14 +99,38 @@ def equal(vm: Machine, self: Value, other: Value) -> Value:
         if isinstance(mine, (IdOf, NumberOf)) and isinstance(others, type(mine)):
             return boolean(vm.identical(mine.owner, others.owner))
         raise Break("unknown call", name="id")
-    if is_id(vm, self) or is_id(vm, other):
-        raise Break("unknown call", name="id")
     if not issubclass(other.pytype, int):
         return Known(NotImplemented)
-    return vm.run_pure(int.__eq__, [plain_value(vm, self) or self, plain_value(vm, other) or other], {})
+    return vm.run_pure(int.__eq__, [number_of(vm, self), number_of(vm, other)], {})
 
 
 models(int, "__ne__")(inverting(equal))
+
+
+def number_of(vm: Machine, value: Value) -> Value:
+    """Return the plain number of an integer that is none. Ends the graph for an id of what the frame has made."""
+    if not is_id(vm, value):
+        return plain_value(vm, value) or value
+    number = address(vm, vm.entity(value))  # type: ignore[arg-type]
+    if number is None:
+        raise Break("unknown call", name="id")
+    return number
+
+
+@NUMBER.register(int)
+def address(vm: Machine, entity: Entity) -> Known | None:
+    """Return an id as a number, guarding that the object is this one; None for one that the frame has made."""
+    payload = entity.payload
+    if payload.__class__ is not IdOf or payload.owner.pytype in CONSTANTS:
+        return None
+    source = source_of(vm, payload.owner)
+    if source is None:
+        return None
+    real = source.load(vm.roots)
+    if source.how != "pinned":
+        vm.guard(source, "ID_MATCH", real)
+    vm.of_process[ADDRESS] = None
+    return Known(id(real))
 
 
 @models(int, "__bool__")
@@ -123,7 +148,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
     if made.__class__ is HashOf:
         return Ref(("hash", made.key))  # the classes of what has this hash say what it equals
     if made.__class__ is NumberOf:
-        return Ref((NUMBER, vm.identity(made.owner)))
+        return Ref((COUNTED, vm.identity(made.owner)))
     if made.__class__ is not IdOf:
         raise Break("unsupported key", type=self.pytype.__name__)
     owner = made.owner
@@ -141,7 +166,7 @@ def hash_key(vm: Machine, self: Object) -> Any:
 
 def is_number_of(hkey: Any) -> bool:
     """Return whether a key stands for a number that a counter gives some object."""
-    return isinstance(hkey, Ref) and type(hkey.what) is tuple and hkey.what[:1] == (NUMBER,)
+    return isinstance(hkey, Ref) and type(hkey.what) is tuple and hkey.what[:1] == (COUNTED,)
 
 
 def retry_with_ids_guarded(vm: Machine) -> None:

@@ -111,6 +111,8 @@ enters, iterates, rebuilds, replays = ENTER.register, ITERATE.register, REBUILD.
 HOLDS: Table[Callable[[Entity], Mapping[str, Value]]] = Table()
 # Return what stands for a value as a dictionary key: equal for equal values.
 HASH_KEY: Table[Callable[[Machine, Object], Hashable]] = Table()
+# Return the plain number that an integer is that the frame made, guarded; None if it cannot be known.
+NUMBER: Table[Callable[[Machine, Entity], Known | None]] = Table()
 # Return the items of a dict or a set, each with what it is found by, without hashing them again.
 HASHED: Table[Callable[[Machine, Object], list[tuple[Hashable, Value]]]] = Table()
 # Return whether two values of the type are one object.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchdynamo.capture.torch.numpy_arrays import flowing_type
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guarded_lookup, has_python_operators
-from torchdynamo.capture.vm.model import is_open
+from torchdynamo.capture.vm.model import NUMBER, is_open
 from torchdynamo.core.value import Known, Object, Value
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def plain_seen_by(vm: Machine, method: str, value: Value) -> Known | None:
     """Return the plain value that a method of the type in C sees; None if formatting would ask the user's class."""
     if method in ("__format__", "__rmod__") and plainly(vm, value) is value:
         return None
-    return plain_value(vm, value)
+    number = NUMBER.get(value.pytype) if value.__class__ is Object else None
+    return plain_value(vm, value) or (number and number(vm, vm.entity(value)))  # type: ignore[arg-type]
 
 
 def plainly(vm: Machine, value: Value) -> Value:
