@@ -127,3 +127,33 @@ def test_rows_are_of_functions_that_are_there() -> None:
         owner, _, short = name.rpartition(".")
         assert hasattr(getattr(np, owner) if owner else np, short) or name in newer
     assert all(hasattr(np.ndarray, name) or name in newer for name in METHODS)
+
+
+SCALARS = [np.bool_(True), np.int8(1), np.uint64(1), np.uint64(2**63), np.float16(1.5), np.float64(1.5)]
+SCALARS += [np.complex64(2 + 1j), np.complex128(2 + 1j)]
+OPERATORS: list[Callable[[torch.Tensor, Any], Any]] = [
+    lambda x, k: x * k,
+    lambda x, k: k - x.int(),
+    lambda x, k: x.int() + k,
+    lambda x, k: torch.add(x.int(), k),
+    lambda x, k: torch.full((2,), k),
+    lambda x, k: x.new_full((2,), k),
+    lambda x, k: (x > 2) | k,
+    lambda x, k: torch.where(x > 2, x.int(), k),
+    lambda x, k: x.sum(0, keepdim=k),
+    lambda x, k: x[k],
+    lambda x, k: torch.ones(3).__setitem__(0, k),
+    lambda x, k: torch.tensor([k, k]),
+    lambda x, k: torch.ops.aten.sum.dim_IntList(x, [0], k),
+    lambda x, k: torch.arange(k),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("k", SCALARS, ids=lambda k: f"{type(k).__name__}({k})")
+def test_numbers_as_operands_of_operators(k: Any) -> None:
+    """Of NumPy's numbers, operators take only integers and those that derive from Python's for what they are."""
+    for at, fn in enumerate(OPERATORS):
+        torchdynamo.reset()
+        x = torch.tensor([1.0, 5, 2, 4])
+        assert seen(torchdynamo.compile(fn, backend="eager"), (x, k)) == seen(fn, (x, k)), at

@@ -8,6 +8,7 @@ import inspect
 import itertools
 import math
 import operator
+import os
 import types
 import typing
 import weakref
@@ -350,6 +351,122 @@ def rounding_and_what_views_are_of(x):
     held["c"] = 3
     rounded = math.trunc(Rounded()), math.ceil(Rounded()), math.floor(Rounded()), math.trunc(2.5), math.floor(-1.5)
     return x, rounded, [list(each.mapping) for each in views], views[1].mapping["b"], views[0].mapping == held
+
+
+def ones_own(name, answer, **more):
+    """An object of a class of its own with a special method that gives `answer`."""
+    return type("Own", (), {name: lambda self, *args: answer, **more})()
+
+
+def iter_gives(answer):
+    return ones_own("__iter__", answer)
+
+
+def said(fn):
+    try:
+        return fn()
+    except (TypeError, ValueError) as error:
+        return type(error).__name__, str(error)
+
+
+@case
+def iterators_that_are_none(x):
+    """What `__iter__` gives is looked at where it is asked for."""
+    given = [iter_gives([1]), iter_gives(3), iter_gives(x)]
+    loops = [said(lambda box=box: [(each,) for each in box]) for box in given]
+    asked = [said(lambda box=box: iter(box)) for box in given]
+    paths = [
+        said(lambda box=box: os.fspath(box)) for box in (ones_own("__fspath__", 3), ones_own("__fspath__", "a"), 5)
+    ]
+    return x, loops, asked, paths
+
+
+class Sized:
+    """Write down who asks."""
+
+    def __init__(self, length, hint=0):
+        self.asked, self.length, self.hint = [], length, hint
+
+    def answer(self, name, value):
+        self.asked.append(name)
+        if isinstance(value, str):
+            raise (TypeError if value == "no" else ValueError)(value)
+        return value
+
+    def __iter__(self):
+        self.asked.append("iter")
+        return iter([1, 2])
+
+
+class Long(Sized):
+    def __len__(self):
+        return self.answer("len", self.length)
+
+
+class Hinted(Sized):
+    def __length_hint__(self):
+        return self.answer("hint", self.hint)
+
+
+class Both(Long, Hinted):
+    pass
+
+
+class LongList(list):
+    asked = ()
+
+    def __len__(self):
+        self.asked = (*self.asked, "len")
+        return 7
+
+
+class LongDict(dict):
+    asked = ()
+
+    def __len__(self):
+        self.asked = (*self.asked, "len")
+        return 7
+
+
+def extended(box):
+    made = [0]
+    made.extend(box)
+    made += box
+    return made
+
+
+COLLECTING = [
+    list,
+    tuple,
+    sorted,
+    set,
+    extended,
+    lambda box: [*box],
+    lambda box: (*box, 3),
+    lambda box: max(*box),
+    lambda box: [(each,) for each in box],
+    lambda box: dict.fromkeys(box),
+    lambda box: sum(box),
+]
+
+
+@case
+def lengths_that_are_asked_for(x):
+    """C asks an object that it makes a list or tuple of how long it is, and takes TypeErrors for no answer."""
+    boxes = [Long(2), Long(-1), Long("no"), Long("bad"), Hinted(0, 2), Hinted(0, -1), Hinted(0, NotImplemented)]
+    boxes += [Hinted(0, "no"), Hinted(0, "bad"), Hinted(0, 1.5), Both(2, 3), Both("no", 3), Both("no", "bad")]
+    boxes += [LongList([1, 2]), LongDict({1: 2, 3: 4})]
+    return x, [(said(lambda box=box, fn=fn: fn(box)), list(box.asked)) for box in boxes for fn in COLLECTING]
+
+
+@pytest.mark.parametrize("cls", [LongList, LongDict])
+def test_capture_does_not_ask_how_long_a_container_is(cls: Any) -> None:
+    """What is given is asked as often as in eager, in the call that compiles as well."""
+    compiled = torchdynamo.compile(lambda x, box: (x + 1, [(each,) for each in box], set(box)), backend="eager")
+    for _ in range(2):
+        box = cls({1: 2}) if cls is LongDict else cls([1])
+        compiled(X, box)
+        assert box.asked == ()
 
 
 def counted(x, first=1, *more, scale=2, **named):

@@ -198,6 +198,7 @@ ARGUMENTS: dict[str, list[Any]] = {
     "SAME_OBJECT": [X, local("y"), Source("type", X)],
     "PLAIN_ITEMS": [None],
     "PLAIN_MAKER": [None],
+    "COLLECTION": [0, 1 << 5, 1 << 6],
     "REMEMBERED": [KEY_OBJECT, RED],
     "KEYED": [X, local("y"), *NUMBERS],
     "NOT_KEYED": [X, local("y"), Source("type", X), *NUMBERS],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections.abc
 import typing
 from typing import Any
 
@@ -433,3 +434,43 @@ def abstract_class_forgets_what_its_hook_denied() -> Mutation:
         return len(asked) > 1
 
     return forgetting("_abc_caches_clear", hook)
+
+
+def matching(name: str) -> Mutation:
+    """A class that an abstract class of collections counts as its own from then on, as patterns do."""
+
+    class Pair:
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, at: int) -> int:
+            return 5
+
+        def get(self, key: str, default: Any = None) -> int:
+            return 7
+
+    class Below(Pair):
+        pass
+
+    pair = Below()
+
+    def program(x: Any) -> Any:
+        match pair:
+            case [first, second]:
+                return x * first - second
+            case {"key": value}:
+                return x * value
+            case _:
+                return x * 3
+
+    return changing(program, lambda: getattr(collections.abc, name).register(Pair))
+
+
+@mutation
+def class_that_patterns_take_for_a_sequence() -> Mutation:
+    return matching("Sequence")
+
+
+@mutation
+def class_that_patterns_take_for_a_mapping() -> Mutation:
+    return matching("MutableMapping")

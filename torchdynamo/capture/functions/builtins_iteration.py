@@ -12,7 +12,7 @@ from torchdynamo.capture.torch.symbols import is_symbol, unknown
 from torchdynamo.capture.types import iterator_steps
 from torchdynamo.capture.types.generators import stop
 from torchdynamo.capture.types.lists import sorted_values
-from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.iteration import collect, make_iterator
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, passes_on
 from torchdynamo.capture.vm.operators import same_or_equal
@@ -88,7 +88,7 @@ for _lazy, _steps in ((enumerate, enumerated), (zip, zipped), (map, mapped), (fi
 
 @function(sorted)
 def sorted_(vm: Machine, items: Value, *, key: Value = NONE, reverse: Value = FALSE) -> Value:
-    return vm.new(list, sorted_values(vm, list(vm.iterate(items)), key, reverse))
+    return vm.new(list, sorted_values(vm, collect(vm, items), key, reverse))
 
 
 # -- reductions -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import Any
 
 from torchdynamo._native import type_name
 from torchdynamo.capture.vm.enums import guard_members
-from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.heap import MISSING
+from torchdynamo.capture.vm.lookup import class_lookup, guarded_lookup
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill_named
 from torchdynamo.core.signals import Break
@@ -70,10 +71,16 @@ def is_pickled_by_value(obj: Any) -> bool:
 
 @function(os.fspath)
 def fspath(vm: Machine, path: Value) -> Value:
-    """Return the path of an object; a str or bytes is its own."""
+    """Return the path of an object; a str or bytes is its own. Raises the program's TypeError where it has none."""
     if issubclass(path.pytype, (str, bytes)):
         return path
-    return vm.special(path, "__fspath__")
+    if guarded_lookup(vm, path.pytype, "__fspath__") is MISSING:
+        raise vm.error(TypeError, f"expected str, bytes or os.PathLike object, not {type_name(path.pytype)}")
+    told = vm.special(path, "__fspath__")
+    if not issubclass(told.pytype, (str, bytes)):
+        names = type_name(path.pytype), type_name(told.pytype)
+        raise vm.error(TypeError, "expected {}.__fspath__() to return str or bytes, not {}".format(*names))
+    return told
 
 
 @polyfill_named("tqdm.std", "tqdm.__new__")

@@ -10,7 +10,7 @@ from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.ops.containers import called
-from torchdynamo.capture.vm.iteration import is_iterable
+from torchdynamo.capture.vm.iteration import collect, is_iterable
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.core.value import ABSENT, Value
 
@@ -45,7 +45,7 @@ def call_ex(vm: Machine, frame: Frame, inst: Instruction, *stack: Any) -> Value:
     if not is_iterable(vm, given):
         text = f"argument after * must be an iterable, not {type_name(given.pytype)}"
         raise vm.error(TypeError, f"{called(vm, fn)} {text}")
-    args = list(vm.iterate(given))
+    args = collect(vm, given)
     kwargs: dict[str, Value] = {}
     if inst.arg:
         for key, value in vm.dict_items(parts[2]):

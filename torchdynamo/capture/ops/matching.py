@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchdynamo._native import type_name
+from torchdynamo._native import collection_flags, type_name
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import op
 from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.model import is_open
+from torchdynamo.capture.vm.wrap import class_source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Value, boolean
 
 SEQUENCE, MAPPING = 1 << 5, 1 << 6  # Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
@@ -17,12 +19,21 @@ ITSELF = 1 << 22  # Py_TPFLAGS_MATCH_SELF: a pattern like `int(x)` matches the s
 
 @op("MATCH_MAPPING", "-- answer")
 def match_mapping(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    return boolean(bool(frame.stack[-1].pytype.__flags__ & MAPPING))
+    return boolean(collection_of(vm, frame.stack[-1]) == MAPPING)
 
 
 @op("MATCH_SEQUENCE", "-- answer")
 def match_sequence(vm: Machine, frame: Frame, inst: Instruction) -> Value:
-    return boolean(bool(frame.stack[-1].pytype.__flags__ & SEQUENCE))
+    return boolean(collection_of(vm, frame.stack[-1]) == SEQUENCE)
+
+
+def collection_of(vm: Machine, subject: Value) -> int:
+    """Return the flag that says whether patterns take an object for a sequence or a mapping, and guard it."""
+    cls = subject.pytype
+    flags = collection_flags(cls)
+    if is_open(cls) and id(cls) not in vm.made_classes:
+        vm.guard(class_source(cls), "COLLECTION", flags)
+    return flags
 
 
 @op("MATCH_KEYS", "-- values")

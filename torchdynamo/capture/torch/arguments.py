@@ -93,11 +93,36 @@ def emit(vm: Machine, op: str, target: Any, args: list[Value], kwargs: dict[str,
 
 
 def check_numpys(vm: Machine, target: Any, given: list[Value]) -> None:
-    """Refuse numbers of NumPy's that the graph gives where they may decide a shape: a size, an axis, a slice's end."""
+    """Refuse numbers of NumPy's that the graph gives where they may decide a shape: a size, an axis, a slice's end.
+
+    Refuses others where the operator would not take them as `numpy_arrays.as_number` gives them.
+    """
     unknown = [each for each in given if each.__class__ is Object and numpy_arrays.flows(vm, each)]
     name = raising_operators.name_of(target)
+    for each in given:
+        if each.__class__ is Known and np is not None and isinstance(each.obj, np.generic):
+            check_number(target, name.strip("_"), each.obj)
     if unknown and (name.strip("_") not in OF_NUMBERS or any(holds_slices(vm, each) for each in unknown)):
         raise Break("data-dependent value", name=name)
+
+
+def check_number(target: Any, name: str, number: Any) -> None:
+    """Raise Break for a number of NumPy's that an operator takes otherwise than Python's of its kind, or refuses.
+
+    Those that derive from Python's numbers, and integers, are taken as they are.
+    """
+    if name in DATA_MAKERS or isinstance(number, PLAINLY_TAKEN):
+        return
+    if isinstance(number, np.integer) and number <= MOST_INT64:
+        return
+    of_schema = isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
+    if number.dtype.kind not in "bf" or name == "setitem" or of_schema:
+        raise Break("unsupported argument", what=name, type=type(number).__name__)
+
+
+DATA_MAKERS = frozenset({"tensor", "as_tensor", "asarray"})  # whose argument is data of any dtype
+PLAINLY_TAKEN: tuple[type, ...] = (float, complex, str, bytes)
+MOST_INT64 = (1 << 63) - 1
 
 
 def holds_slices(vm: Machine, value: Value) -> bool:
@@ -155,7 +180,7 @@ def to_node(vm: Machine, value: Value) -> Any:
     if value.__class__ is Lazy:
         raise cannot_look(value)
     if value.__class__ is Known:
-        obj = numpy_arrays.plain(value.obj)
+        obj = numpy_arrays.as_number(value.obj)
         if type(obj) in GRAPH_CONSTANTS or (type(obj) is tuple and all(type(item) in GRAPH_CONSTANTS for item in obj)):
             return obj
         if isinstance(obj, (int, float, str)) and not isinstance(obj, type):

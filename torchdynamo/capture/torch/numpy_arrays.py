@@ -302,6 +302,11 @@ def plain(obj: Any) -> Any:
     return obj.item() if "numpy" in sys.modules and isinstance(obj, np.generic) else obj
 
 
+def as_number(obj: Any) -> Any:
+    """Return a NumPy scalar as the number that an operator of torch's takes it for: a truth is a float to it."""
+    return float(obj) if np is not None and type(obj) is np.bool_ else plain(obj)
+
+
 def rows() -> None:
     """Register the methods and attributes of arrays."""
     for name, found in vars(np.ndarray).items():

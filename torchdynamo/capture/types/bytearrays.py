@@ -24,7 +24,7 @@ def contents(vm: Machine, self: Object, name: str = "") -> bytearray:
     entity = vm.entity(self)
     if entity.items is None:
         assert entity.source is not None
-        if len(entity.real) > LARGEST or self.pytype is not bytearray:
+        if self.pytype is not bytearray or len(entity.real) > LARGEST:
             raise Break("unsupported type", type=self.pytype.__name__)
         vm.guard(Source("method", entity.source, "hex"), "EQUALS_MATCH", entity.real.hex())
         entity.items = bytearray(entity.real)

@@ -32,7 +32,7 @@ def found_by_position(vm: Machine, entity: Entity) -> bool:
     if entity.real is MISSING or entity.touched or entity.payload is not None or entity.items_at >= 0:
         return False
     if not all(map(sourceable, dict.keys(entity.real))):
-        return len(entity.real) <= MANY and not any(map(hashed_by_program, dict.keys(entity.real)))
+        return dict.__len__(entity.real) <= MANY and not any(map(hashed_by_program, dict.keys(entity.real)))
     varying = vm.builder.numbers.varying
     found = any(source.how == "key_at" and source.base is entity.source for source in varying)
     return (found or entity.source in vm.numbered_hooks) and all(type(key) is int for key in dict.keys(entity.real))

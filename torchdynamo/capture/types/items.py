@@ -80,7 +80,7 @@ def whole(vm: Machine, value: Object) -> Items:
     items = items_of(vm, value)
     if entity.real is not MISSING and entity.payload is None and not was_cleared(vm, entity):
         assert entity.source is not None
-        if len(entity.real) > counter_keys.MANY:
+        if dict.__len__(entity.real) > counter_keys.MANY:
             raise Break("too long to follow", name="dict")
         keys = ordered_keys(entity.real)
         if not all(map(sourceable, keys)):

@@ -21,6 +21,7 @@ from torchdynamo.capture.types.sequence import (
 from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.emitted_calls import push, replay_call
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.iteration import collect
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, Emitter, models, rebuilds, replays
 from torchdynamo.capture.vm.refused_operands import refused_operands
@@ -39,7 +40,7 @@ def append(vm: Machine, self: Object, item: Value) -> Value:
 
 @models(list, "extend")
 def extend(vm: Machine, self: Object, items: Value) -> Value:
-    more = list(vm.iterate(items))
+    more = collect(vm, items)
     own = tail(vm, self)
     (write(vm, self) if own is None else own).extend(more)
     return NONE
@@ -208,7 +209,7 @@ PLAIN_KEYS = (int, float, str, bool, bytes)
 
 @models(list, "__init__")
 def list_init(vm: Machine, self: Object, items: Value | None = None) -> Value:
-    write(vm, self)[:] = [] if items is None else list(vm.iterate(items))
+    write(vm, self)[:] = [] if items is None else collect(vm, items)
     return NONE
 
 

@@ -90,10 +90,17 @@ def sharing(fn: Any) -> None:
 
 
 def with_dtype(vm: Machine, data: Value, kwargs: dict[str, Value]) -> dict[str, Value]:
-    """Return the keywords with the dtype that NumPy's numbers in the data give a tensor: a graph has plain ones."""
+    """Return the keywords with the dtype that NumPy's numbers in the data give a tensor: a graph has plain ones.
+
+    Raises the program's error for numbers of which torch makes no tensor.
+    """
     if "dtype" in kwargs or not has_scalars(vm, data):
         return kwargs
-    return {**kwargs, "dtype": Known(torch.tensor(like(vm, data)).dtype)}
+    try:
+        made = torch.tensor(like(vm, data))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise vm.refused(error) from None
+    return {**kwargs, "dtype": Known(made.dtype)}
 
 
 def has_scalars(vm: Machine, value: Value) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from torchdynamo.capture.types.pending_appends import Tail
 from torchdynamo.capture.vm.heap import MISSING, Entity
+from torchdynamo.capture.vm.iteration import collect
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.operators import inverting, same_or_equal
@@ -258,7 +259,7 @@ def count(vm: Machine, self: Value, item: Value) -> Value:
 def tuple_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
     if cls.obj is tuple and items is not None and items.pytype is tuple:
         return items
-    values = [] if items is None else list(vm.iterate(items))
+    values = [] if items is None else collect(vm, items)
     if cls.obj is tuple:
         return vm.make_tuple(values)
     return vm.new(cls.obj, values)

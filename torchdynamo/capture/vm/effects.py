@@ -10,6 +10,7 @@ written to after a mark, so that a mark costs nothing, and a loop of writes cost
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -336,7 +337,7 @@ class SideEffects:
         items = entity.items
         if entity.entry_items is not None:
             return is_same(copied(items), copied(entity.entry_items))
-        if items.__class__ is not list or len(items) != len(entity.real):
+        if items.__class__ is not list or len(items) != _length(entity.real):
             return False
         return all(self._source_of(item) is Source("item", entity.source, at) for at, item in enumerate(items))
 
@@ -369,6 +370,13 @@ class SideEffects:
             yield Write(EffectKind.STATE, torch._C._push_on_torch_function_stack, None, [mode])
         for fn, args in self.switched():
             yield Write(EffectKind.STATE, fn, None, [Known(arg) for arg in args])
+
+
+def _length(held: Any) -> int:
+    """Return the length of a container; of a list or deque past what a subclass says."""
+    if isinstance(held, list):
+        return list.__len__(held)
+    return collections.deque.__len__(held) if isinstance(held, collections.deque) else len(held)
 
 
 def is_older(entity: Entity, objects: int) -> bool:

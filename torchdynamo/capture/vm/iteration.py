@@ -102,6 +102,48 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     raise vm.error(TypeError, f"{type_name(cls)!r} object is not iterable")
 
 
+def collect(vm: Machine, value: Value) -> list[Value]:
+    """Return the items that C makes a list or a tuple of: it asks an object how many there are, before the first."""
+    steps = iterate(vm, value)
+    if value.__class__ is Object or (value.__class__ is Known and lookup.has_python_operators(value)):
+        ask_length(vm, value)
+    return list(steps)
+
+
+def ask_length(vm: Machine, value: Value) -> None:
+    """Execute `operator.length_hint(value)`, as far as that calls functions of the program's, for what these do."""
+    cls = value.pytype
+    if not model.is_open(cls):
+        return
+    if model.is_written_by_program(lookup.guarded_lookup(vm, cls, "__len__")):
+        try:
+            vm.length(value)
+            return
+        except Raised as raised:
+            if not issubclass(raised.value.pytype, TypeError):
+                raise
+    elif lookup.class_lookup(cls, "__len__") is not MISSING:
+        return
+    if model.is_written_by_program(lookup.guarded_lookup(vm, cls, "__length_hint__")):
+        check_hint(vm, value)
+
+
+def check_hint(vm: Machine, value: Value) -> None:
+    """Call `__length_hint__`. Raises the program's error where it gives no length; a TypeError of its own is none."""
+    try:
+        hint = vm.special(value, "__length_hint__")
+    except Raised as raised:
+        if issubclass(raised.value.pytype, TypeError):
+            return
+        raise
+    if hint.__class__ is Known and hint.obj is NotImplemented:
+        return
+    if not issubclass(hint.pytype, int):
+        raise vm.error(TypeError, f"__length_hint__ must be an integer, not {type_name(hint.pytype)}")
+    if vm.known(hint, "length") < 0:
+        raise vm.error(ValueError, "__length_hint__() should return >= 0")
+
+
 def require_iterable(vm: Machine, value: Value, refusal: str) -> None:
     """Raise the program's TypeError, in these words, for a value whose class has no iterators."""
     if not is_iterable(vm, value):
@@ -115,11 +157,17 @@ def is_iterable(vm: Machine, value: Value) -> bool:
 
 
 def steps_of(vm: Machine, value: Value) -> Iterator[Value]:
-    """Yield the remaining items of an iterator. Raises the program's TypeError if `__iter__` returned none."""
-    if value.__class__ is not Object or not hasattr(value.pytype, "__next__"):
-        raise vm.error(TypeError, f"iter() returned non-iterator of type {type_name(value.pytype)!r}")
-    found = lookup.guarded_lookup(vm, value.pytype, "__next__")
+    """Yield the remaining items of what `__iter__` returned. Raises the program's TypeError if that is no iterator."""
+    found = required_next(vm, value)
     return NextCalls(vm, value) if type(found) is types.FunctionType else iterate(vm, value)
+
+
+def required_next(vm: Machine, value: Value) -> Any:
+    """Return the `__next__` of what `__iter__` returned. Raises the program's TypeError if it has none."""
+    found = lookup.guarded_lookup(vm, value.pytype, "__next__")
+    if found is MISSING:
+        raise vm.error(TypeError, f"iter() returned non-iterator of type {type_name(value.pytype)!r}")
+    return found
 
 
 def known_items(vm: Machine, value: Known) -> Iterator[Value]:
@@ -214,7 +262,9 @@ def iterator(vm: Machine, value: Value) -> Value:
             return value
         found = lookup.guarded_slot(vm, value.pytype, "__iter__")
         if found[0] == "python" and type(found[1][1]) is types.FunctionType:
-            return vm.special(value, "__iter__")
+            made = vm.special(value, "__iter__")
+            required_next(vm, made)
+            return made
         if found[0] == "missing":
             return make_iterator(vm, iterate(vm, value), value, BY_INDEX)
     return make_iterator(vm, iterate(vm, value), value)

@@ -31,10 +31,18 @@ static PyObject *made_plainly(PyObject *Py_UNUSED(module), PyObject *obj)
     return PyBool_FromLong(PyType_Check(obj) && td_made_plainly((PyTypeObject *)obj));
 }
 
+/* collection_flags(type) -> int */
+static PyObject *collection_flags(PyObject *Py_UNUSED(module), PyObject *obj)
+{
+    return PyLong_FromSsize_t(PyType_Check(obj) ? td_collection((PyTypeObject *)obj) : -1);
+}
+
 static PyMethodDef functions[] = {
     {"call_flags", call_flags, METH_O, "call_flags(function) -> the METH_ flags of a function or method in C, or None."},
     {"type_name", type_name, METH_O, "type_name(type) -> its name as CPython's errors have it: some with the module."},
     {"made_plainly", made_plainly, METH_O, "made_plainly(type) -> whether C makes its instances by object.__new__."},
+    {"collection_flags", collection_flags, METH_O,
+     "collection_flags(type) -> those of its flags that make its instances match patterns of sequences or mappings."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,6 +15,13 @@
  * after that was deleted, too: there `object.__new__` refuses arguments. */
 static inline int td_made_plainly(PyTypeObject *cls) { return cls->tp_new == PyBaseObject_Type.tp_new; }
 
+/* What patterns take the instances for: a sequence, a mapping or neither. `register` of an abstract class changes that, and
+ * no version of the class tells. */
+static inline Py_ssize_t td_collection(PyTypeObject *cls)
+{
+    return (Py_ssize_t)(cls->tp_flags & (Py_TPFLAGS_SEQUENCE | Py_TPFLAGS_MAPPING));
+}
+
 typedef enum {
     /* fetch: set the value of `node` from that of `base` */
     STEP_LOCAL,
@@ -56,6 +63,7 @@ typedef enum {
     CHECK_UNBOUND_LOCAL,
     CHECK_UNBOUND_CELL,
     CHECK_UNBOUND_ATTR,
+    CHECK_COLLECTION,
     /* check a dict, or a class */
     CHECK_KEYS,
     CHECK_ORDER,

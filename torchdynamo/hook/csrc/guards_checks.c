@@ -21,6 +21,7 @@ static const struct {
     {"unbound_local", CHECK_UNBOUND_LOCAL},
     {"unbound_cell", CHECK_UNBOUND_CELL},
     {"unbound_attr", CHECK_UNBOUND_ATTR},
+    {"collection", CHECK_COLLECTION},
     {"keys", CHECK_KEYS},
     {"has_key", CHECK_HAS_KEY},
     {"no_key", CHECK_NO_KEY},
@@ -156,6 +157,7 @@ static int fill_check(TdBuilder *b, TdStep *step, PyObject *payload)
             return td_fault("not a weak reference", payload);
         break;
     case CHECK_LENGTH:
+    case CHECK_COLLECTION:
         step->number = PyLong_AsSsize_t(payload);
         return step->number == -1 && PyErr_Occurred() ? -1 : 0;
     case CHECK_SET:

@@ -68,6 +68,8 @@ int td_check_holds(TdProgram *program, const TdStep *step, const TdRun *run)
         return PyCell_Check(value) && PyCell_GET(value) == NULL;
     case CHECK_UNBOUND_ATTR:
         return td_attr_unbound(value, step->obj);
+    case CHECK_COLLECTION:
+        return PyType_Check(value) && td_collection((PyTypeObject *)value) == step->number;
     case CHECK_KEYS:
         return PyODict_Check(value) || td_dict_keys_are(value, step->u.items);
     case CHECK_ORDER:
