@@ -96,7 +96,9 @@ def of_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, s
     """What is found about a compiler that CXX names, and what to type."""
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    monkeypatch.setattr(doctor, "compiler_name", lambda: str(compiler))  # as it is where Inductor is imported after that
+    monkeypatch.setattr(
+        doctor, "compiler_name", lambda: str(compiler)
+    )  # as it is where Inductor is imported after that
     (found,) = doctor.check_compiler()
     return found.text, found.remedy
 
