@@ -301,3 +301,12 @@ def test_resumed_in_the_middle() -> None:
             raise ValueError
 
     assert resumed(manager.__exit__, iter([8]), Bad(), ["6"]) == ["6"]
+
+
+def test_a_null_beside_a_callable_is_read_back_as_one() -> None:
+    callee = [I("NULL"), I("LOAD_FAST", "f")] if versions.NULL_FIRST else [I("LOAD_FAST", "f"), I("NULL")]
+    items: list[Item] = [*callee, I("LOAD_CONST", 3), I("CALL", (1, ())), I("RETURN")]
+    code = assemble(items, model.__code__, argnames=["f"], argcount=1, posonlyargcount=0, kwonlyargcount=0, flags=3)
+    read = [instruction.op for instruction in decode(code).instructions]
+    assert read == [instruction.op for instruction in items if isinstance(instruction, I)]
+    assert FunctionType(code, {})(lambda x: x + 1) == 4

@@ -209,6 +209,16 @@ def _resume(d: Decoder, arg: int) -> None:
         d.instructions[-1].arg = rows.YIELD_KINDS[arg & 3]
 
 
+def _pop_top(d: Decoder, arg: int) -> None:
+    """Read POP_TOP, with which `push_null` of the writers ends: a lookup of a method whose result is not called."""
+    if d.instructions and d.instructions[-1].op == "LOAD_METHOD" and not d.jumped_to_here():
+        d.drop_last()
+        d.drop_last()
+        d.emit("NULL")
+    else:
+        d.emit("POP")
+
+
 def _return_generator(d: Decoder, arg: int) -> None:
     d.skip = "POP"
 
@@ -276,6 +286,7 @@ SPECIAL: dict[str, Action] = {
     "CLEANUP_THROW": _cleanup_throw,
     "END_ASYNC_FOR": lambda d, arg: d.emit("END_ASYNC_FOR"),
     "MAKE_CELL": _make_cell,
+    **({} if "PUSH_NULL" in versions.OPCODES else {"POP_TOP": _pop_top}),
 }
 
 
