@@ -108,7 +108,8 @@ class Guard(NamedTuple):
 
 
 # -- 4. Bytecode: bytecode/ --------------------------------------------------------------------------------------------
-SAME = {"LOAD_METHOD": "LOAD_ATTR", "COMPARE_OP": "BINARY_OP"}
+OLD = {"BINARY_ADD": "+", "BINARY_MULTIPLY": "*", "BINARY_TRUE_DIVIDE": "/", "BINARY_MATRIX_MULTIPLY": "@"}  # 3.10
+SAME = {**dict.fromkeys((*OLD, "COMPARE_OP"), "BINARY_OP"), "LOAD_METHOD": "LOAD_ATTR"}
 
 
 def decode(code: types.CodeType) -> Iterator[tuple[int, str, Any]]:
@@ -118,8 +119,8 @@ def decode(code: types.CodeType) -> Iterator[tuple[int, str, Any]]:
             yield each.offset, "LOAD_CONST", each.argval
             yield each.offset, "RETURN_VALUE", None
         elif each.opname not in ("RESUME", "PRECALL", "PUSH_NULL", "NOP"):
-            arg = each.argrepr.rstrip("=") if each.opname == "BINARY_OP" else each.argval
-            yield each.offset, SAME.get(each.opname, each.opname).replace("_FORWARD", ""), arg
+            name, sign = SAME.get(each.opname, each.opname), OLD.get(each.opname, each.argrepr.rstrip("="))
+            yield each.offset, name.replace("_FORWARD", ""), sign if name == "BINARY_OP" else each.argval
 
 
 # -- 5. Capture: capture/, graph/ --------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ class Capture:
                 case "BINARY_OP":
                     right, left = stack.pop(), stack.pop()
                     stack.append(self.call(Known(SIGNS[arg]), [left, right]))
-                case "CALL":
+                case "CALL" | "CALL_METHOD" | "CALL_FUNCTION":
                     args = [stack.pop() for _ in range(arg)][::-1]
                     stack.append(self.call(stack.pop(), args))
                 case "POP_TOP":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from torchdynamo import suspending
 from torchdynamo.cache import budget
 from torchdynamo.capture.vm.interop import is_of_front_end
 from torchdynamo.core import marks
@@ -74,6 +75,8 @@ class EvalContext:
             marks.DISABLED.add(wrapped)
         for code in codes_of(fn):
             budget.note_asked(code)
+            if self.callback:
+                suspending.note_asked(code)
         return wrapped
 
     def _class(self, cls: Any) -> Any:

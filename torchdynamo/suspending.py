@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import CodeType
 
-from torchdynamo import _native, config
+from torchdynamo import _native, config, events
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.cache import budget
 from torchdynamo.capture.vm import interop
@@ -15,6 +16,8 @@ from torchdynamo.codegen.suspended import rewritten
 from torchdynamo.core import marks
 from torchdynamo.core.source import Roots
 from torchdynamo.guards.program import lower
+from torchdynamo.hook import frames
+from torchdynamo.report.compiles import beginning
 from torchdynamo.specialization import CompilerSettings
 
 SUSPENDING = frozenset({"generator", "coroutine"})
@@ -34,6 +37,17 @@ def entry_of(code: CodeType, roots: Roots, reason: str, compiler: CompilerSettin
         return None
     made = rewritten(code)
     return None if made is None else _native.Entry(made, lower([], (), code), owner_id=compiler.owner_id)
+
+
+def note_asked(code: CodeType) -> None:
+    """Record that a generator or coroutine which was passed to `compile` stays Python, where its call runs none of it.
+
+    Elsewhere the first call records it. Does nothing for other code.
+    """
+    reason = frames.skip_reason(code, {}) if not versions.CALL_BEGINS_GENERATOR else None
+    if reason in SUSPENDING:
+        _native.skip_code(code, reason)
+        events.skipped(reason, beginning(code))
 
 
 def found_nothing(code: CodeType, owner_id: int) -> None:

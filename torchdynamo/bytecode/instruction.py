@@ -13,6 +13,9 @@ from weakref import ref
 
 from torchdynamo.bytecode.versions import EXCEPTION_TABLE, Positions
 
+# CALL_FUNCTION, before 3.11, has no slot for NULL or `self` beside what it calls; CALL is that of methods there.
+CALLS = frozenset({"CALL", "CALL_FUNCTION", "CALL_EX"})
+
 
 class Label:
     """A jump target. It has no content: labels are compared by identity."""

@@ -98,6 +98,8 @@ CACHES: list[int] = (
     [_entries.get(name, 0) for name in dis.opname] if isinstance(_entries, dict) else list(_entries) or [0] * 256
 )
 
+# A call of a generator or coroutine runs its frame up to RETURN_GENERATOR; before, nothing of it.
+CALL_BEGINS_GENERATOR = V311
 # The value a fresh generator is resumed with lies on the stack; from 3.13 RETURN_GENERATOR itself pushes it.
 GENERATOR_DEPTH = 0 if V313 else 1
 

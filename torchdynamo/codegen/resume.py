@@ -17,7 +17,7 @@ from torchdynamo.bytecode.assemble import assemble
 from torchdynamo.bytecode.bound import maybe_unbound
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.bytecode.flow import reachable, successors
-from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label
+from torchdynamo.bytecode.instruction import CALLS, Code, Instruction, Item, Label
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
 from torchdynamo.codegen.setups import Setups, raised_again, setups_at
@@ -200,7 +200,7 @@ def does_something(code: Code, start: int) -> bool:
     return any(code.instructions[index].op in COMPUTING for index in reachable([start], normal.__getitem__))
 
 
-COMPUTING = frozenset({"CALL", "CALL_EX", "BINARY", "COMPARE", "UNARY", "GETITEM"})
+COMPUTING = CALLS | {"BINARY", "COMPARE", "UNARY", "GETITEM"}
 
 
 class Rest(NamedTuple):

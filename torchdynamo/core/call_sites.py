@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from torchdynamo.bytecode.decode import decode
+from torchdynamo.bytecode.instruction import CALLS
 
 
 class CallSite(NamedTuple):
@@ -47,7 +48,7 @@ class Passed(NamedTuple):
         for instruction in decode(fn.__code__).instructions:
             named = instruction.arg[0] if instruction.op == "LOAD_SUPER" else instruction.arg
             found |= named == name
-            if found and instruction.op in ("CALL", "CALL_EX"):
+            if found and instruction.op in CALLS:
                 return cls(ref(fn.__code__), instruction.offset, fn.__module__)
         raise LookupError(f"{fn.__qualname__} calls no {name}")
 

@@ -98,7 +98,10 @@ def calling() -> tuple[Place, ...]:
     frame = sys._getframe(1)
     while frame is not None and not is_program(frame.f_code):
         frame = frame.f_back  # type: ignore[assignment]
-    return (Place(frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name),) if frame else ()
+    if frame is None:
+        return ()
+    code = resume.origin(frame.f_code).code  # a continuation has a name of its own on some versions
+    return (Place(code.co_filename, frame.f_lineno or 0, code.co_name),)
 
 
 def tell_compiled(

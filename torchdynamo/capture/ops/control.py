@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchdynamo.bytecode.instruction import Instruction
+from torchdynamo.bytecode.instruction import CALLS, Instruction
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.interpreter import FINISHED, op
 from torchdynamo.capture.speculate import assertions, jump_threading, unrolling, value_loops
@@ -61,7 +61,7 @@ def assert_message(frame: Frame) -> str | None:
     if not any(inst.op == "LOAD_CONST" and inst.arg is AssertionError for inst in following[:2]):
         return None
     constants = [inst.arg for inst in following if inst.op == "LOAD_CONST" and type(inst.arg) is str]
-    simple = {inst.op for inst in following[:4]} <= {"LOAD_CONST", "NULL", "CALL", "RAISE"}
+    simple = {inst.op for inst in following[:4]} <= {"LOAD_CONST", "NULL", "RAISE", *CALLS}
     return constants[0] if constants and simple else ""
 
 

@@ -82,8 +82,9 @@ def straight_on(vm: Machine, frame: Frame, stack: list[Value], target: int) -> l
             if found is None:
                 return None
             stack.append(found)
-        elif op == "CALL" and arg == (0, ()):
-            answer = called(vm, [each for each in (stack.pop(), stack.pop()) if each is not ABSENT])
+        elif op in ("CALL", "CALL_FUNCTION") and arg == (0, ()):
+            slots = [stack.pop() for _ in range(2 if op == "CALL" else 1)]
+            answer = called(vm, [each for each in slots if each is not ABSENT])
             if answer is None:
                 return None
             stack.append(answer)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx
 
-from torchdynamo.bytecode.instruction import Code
+from torchdynamo.bytecode.instruction import CALLS, Code
 from torchdynamo.capture.frame import Frame
 from torchdynamo.core.value import Symbol, TensorNode, Value
 from torchdynamo.graph.constants import run
@@ -96,7 +96,7 @@ def warns(frame: Frame, at: int) -> bool:
 
 
 FAR = 24  # instructions
-ENDING = frozenset({"CALL", "CALL_EX", "BRANCH", "BRANCH_KEEP", "JUMP", "RETURN", "RAISE", "RERAISE", "FOR_ITER"})
+ENDING = CALLS | {"BRANCH", "BRANCH_KEEP", "JUMP", "RETURN", "RAISE", "RERAISE", "FOR_ITER"}
 
 
 def truth_of_success(value: Value) -> bool | None:

@@ -10,7 +10,7 @@ from torchdynamo._native import type_name
 from torchdynamo.capture.speculate import tensor_constants
 from torchdynamo.capture.torch import number_conditions, overrides, symbols, tensor_methods, wrappers
 from torchdynamo.capture.torch.tensor_subclasses import read
-from torchdynamo.capture.vm import lookup, model, namespaces
+from torchdynamo.capture.vm import attribute_writes, lookup, model, namespaces
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
@@ -164,9 +164,18 @@ def tensor_setattr(vm: Machine, obj: TensorNode, name: str, value: Value) -> Non
     own = wrappers.wraps(obj) and wrappers.holds(obj, name)
     if own or lookup.guarded_lookup(vm, obj.pytype, name) is not MISSING:
         raise Break("unsupported attribute write", name=name, type="Tensor")
-    if value is ABSENT:
-        vm.getattr(obj, name)  # which may raise
+    if value is ABSENT and not holds(vm, obj, name):
+        raise attribute_writes.not_there_to_delete(vm, obj.pytype, name)
     vm.store_on(obj, name, value)
+
+
+def holds(vm: Machine, obj: TensorNode, name: str) -> bool:
+    """Return whether a tensor's own `__dict__` has an attribute."""
+    written = vm.effects.written(obj.fake, name)
+    if written is not None:
+        return written is not ABSENT
+    vm.refuse_copies(obj)
+    return namespaces.read_tensor(vm, obj, name) is not None
 
 
 def metadata(name: str) -> model.Model:

@@ -88,9 +88,14 @@ def generic_setattr(vm: Machine, obj: Object, name: str, value: Value) -> None:
     elif namespaces.can_hold(cls) and (value is not ABSENT or namespaces.read_instance(vm, entity, name) is not None):
         namespaces.write_instance(vm, entity, name, value)
     elif value is ABSENT:
-        raise vm.error(AttributeError, REFUSED_DELETION.replace("Refused", type_name(cls)).replace("gone", name))
+        raise not_there_to_delete(vm, cls, name)
     else:
         raise vm.error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+
+
+def not_there_to_delete(vm: Machine, cls: type, name: str) -> Exception:
+    """Return the error of deleting an attribute that an object of this class does not have."""
+    return vm.error(AttributeError, REFUSED_DELETION.replace("Refused", type_name(cls)).replace("gone", name))
 
 
 def refused_deletion() -> str:
