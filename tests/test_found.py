@@ -10,6 +10,8 @@ import pytest
 import torch
 import worlds
 
+from torchdynamo.bytecode import versions
+
 CASES: list[Any] = []
 Call = Callable[[], list[Any]]
 
@@ -349,5 +351,7 @@ case(
 
 @pytest.mark.parametrize(("source", "calls", "whole"), CASES)
 def test_agrees(source: str, calls: tuple[Call, ...], whole: bool) -> None:
+    if not versions.EXCEPTION_TABLE and "own()" in source:
+        pytest.skip("a cell of the function's own is a free variable of its continuations there")
     arguments = [lambda space, call=call: (call(), {}) for call in calls]
     assert worlds.compare(source, arguments).whole == whole

@@ -167,7 +167,8 @@ def test_verify_correctness_takes_truth_values_and_counts(value: Any) -> None:
 @pytest.mark.parametrize("backend", [right, "eager", "aot_eager"])
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_the_same_results_leave_no_trace(fn: Callable[..., Any], backend: Any, requires_grad: bool) -> None:
-    with torchdynamo.config.patch(verify_correctness=True), warnings.catch_warnings(action="error"):
+    with torchdynamo.config.patch(verify_correctness=True), warnings.catch_warnings():
+        warnings.simplefilter("error")
         compiled = torchdynamo.compile(fn, backend=backend, dynamic=True)
         for _ in range(2):
             found = []

@@ -60,7 +60,8 @@ def rewrites_then_raises(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
 def test_declining_is_no_failure() -> None:
     x = torch.randn(3)
     gm = build(sine, x)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         fn = compile_graph(gm, [x], declines, "__compiled_fn_0", fullgraph=True)
     assert fn == gm.forward
     assert torch.equal(fn(x)[0], x.sin())
@@ -212,7 +213,8 @@ def test_the_users_own_error_is_eagers() -> None:
         gm(x, bad)
     for backend in (always_failing, lambda gm, inputs: gm.forward, lambda gm, inputs: lambda *args: gm(*args)):
         call = compiled_graph(gm, [x, good], backend)
-        with warnings.catch_warnings(action="error"), pytest.raises(IndexError) as caught:
+        with warnings.catch_warnings(), pytest.raises(IndexError) as caught:
+            warnings.simplefilter("error")
             call(x, bad)
         assert str(caught.value) == str(eager.value)
         files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]

@@ -13,6 +13,7 @@ import torch
 
 import torchdynamo
 from torchdynamo import _native, events
+from torchdynamo.bytecode import versions
 
 X = torch.ones(2)
 LOG: list[Any] = []
@@ -145,6 +146,9 @@ def left_in_a_loop(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("fn", [nested, left_in_a_loop])
 def test_tracebacks_have_all_frames(fn: Any) -> None:
+    if fn is left_in_a_loop and not versions.ONE_FRAME_SHOWN:
+        pytest.skip("a continuation has a frame of its own there")
+
     def shown(run: Any) -> list[tuple[str, int | None]]:
         with pytest.raises(IndexError) as caught:
             run(X, torch.tensor([0, 7]))

@@ -260,7 +260,8 @@ def test_a_rule_that_fails_is_not_the_users_error() -> None:
 
 def test_a_tensor_without_a_stand_in_leaves_no_placeholder() -> None:
     builder = GraphBuilder()
-    with warnings.catch_warnings(action="ignore"):  # quantized tensors are on their way out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         quantized = torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.qint8)
     with pytest.raises(UnsupportedTensor):
         builder.input("q", quantized, local("q"), False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.flow import FINAL, target
 from torchdynamo.bytecode.instruction import Instruction, Item, Label, with_regions
 
@@ -12,7 +13,7 @@ UNSETS = frozenset({"DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 
 def unbound_text(name: str) -> str:
     """Return Python's message for a read of a local variable that is not set."""
-    return f"cannot access local variable {name!r} where it is not associated with a value"
+    return versions.UNBOUND.format(name)
 
 
 def maybe_unbound(items: Sequence[Item], arguments: Sequence[str]) -> frozenset[int]:

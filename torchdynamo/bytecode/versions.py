@@ -100,6 +100,17 @@ CACHES: list[int] = (
 
 # A call of a generator or coroutine runs its frame up to RETURN_GENERATOR; before, nothing of it.
 CALL_BEGINS_GENERATOR = V311
+# What is said of a variable that is not set: of the function's own, and of one of a function around it.
+UNBOUND = (
+    "cannot access local variable {!r} where it is not associated with a value"
+    if V311
+    else "local variable {!r} referenced before assignment"
+)
+UNBOUND_FREE = (
+    "cannot access free variable {!r} where it is not associated with a value in enclosing scope"
+    if V311
+    else "free variable {!r} referenced before assignment in enclosing scope"
+)
 # The value a fresh generator is resumed with lies on the stack; from 3.13 RETURN_GENERATOR itself pushes it.
 GENERATOR_DEPTH = 0 if V313 else 1
 

@@ -234,5 +234,6 @@ def test_identities_are_told() -> None:
 
 def test_no_warning_in_ordinary_use(file: Path, compete: Compete) -> None:
     compete(member("one", lambda run: run))
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         compiled(work, tune="now")(X)

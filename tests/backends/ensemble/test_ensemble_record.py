@@ -201,7 +201,8 @@ def test_folder_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
         with pytest.warns(TorchDynamoWarning, match="no longer recorded"):
             assert torchdynamo.compile(tanh, backend="eager")(torch.zeros(2)).shape == (2,)
         torchdynamo.reset()
-        with warnings.catch_warnings(action="error"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
             assert torchdynamo.compile(tanh, backend="eager")(torch.zeros(3)).shape == (3,)
 
 
@@ -327,7 +328,8 @@ def test_damaged_files_are_refused(graph: Path) -> None:
 def test_every_name_of_an_operator_leads_back_to_it() -> None:
     names = operator_names._functions()
     assert len(names) > 1000 and not any("eval" in name or "load" in name or "save" in name for name in names)
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         for name, function in names.items():
             assert operator_names.name_of_function(function) == name
     for op in (torch.ops.aten.add.Tensor, torch.ops.aten.relu):

@@ -17,7 +17,7 @@ from torchdynamo.capture.torch import symbols
 from torchdynamo.capture.types import identity
 from torchdynamo.capture.types.lists import sorted_values
 from torchdynamo.capture.vm import dict_aliases, lookup, operators
-from torchdynamo.capture.vm.lookup import class_lookup, written_in_python
+from torchdynamo.capture.vm.lookup import class_lookup, is_class, written_in_python
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ends_graph, function, models
 from torchdynamo.capture.vm.namespaces import has_dict
@@ -315,7 +315,7 @@ def names_of(vm: Machine, obj: Value) -> Value:
         return lift(vm, dir(obj.obj))
     if obj.__class__ is Known and isinstance(obj.obj, types.ModuleType):
         return names_in_module(vm, obj)
-    if obj.__class__ is Known and isinstance(obj.obj, type) and class_lookup(obj.pytype, "__dir__") is TYPE_DIR:
+    if obj.__class__ is Known and is_class(obj.obj) and class_lookup(obj.pytype, "__dir__") is TYPE_DIR:
         return vm.new(list, [Known(name) for name in names_of_class(vm, obj.obj)])
     found: Value = vm.special(obj, "__dir__")
     return found

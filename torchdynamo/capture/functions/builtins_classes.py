@@ -254,7 +254,7 @@ def subclass_by_order(vm: Machine, wanted: type, cls: Any) -> bool:
 
 
 def rest_on_order(vm: Machine, cls: Any) -> None:
-    if isinstance(cls, type):
+    if lookup.is_class(cls):
         lookup.guard_bases(vm, cls)
 
 

@@ -10,7 +10,7 @@ from torchdynamo.capture.types.items import lookup
 from torchdynamo.capture.types.mapping_proxy import OfMapping
 from torchdynamo.capture.vm import inlining, namespaces
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.lookup import guarded_lookup, is_class
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, is_open, polyfill
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
@@ -123,7 +123,7 @@ ORDERED = type(inspect.Signature([])._parameters.copy())  # type: ignore[attr-de
 @function(inspect.getattr_static)
 def getattr_static(vm: Machine, obj: Value, attr: Value, default: Value | None = None) -> Value:
     name: str = vm.known(attr, "name")
-    cls = obj.obj if obj.__class__ is Known and isinstance(obj.obj, type) else None
+    cls = obj.obj if obj.__class__ is Known and is_class(obj.obj) else None
     found = raw_instance_attribute(vm, obj, name) if cls is None else raw_class_attribute(vm, cls, name)
     if found is not None:
         return found

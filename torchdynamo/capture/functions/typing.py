@@ -10,7 +10,7 @@ from typing import Any
 
 from torchdynamo.capture.frame import Frame, Globals
 from torchdynamo.capture.vm.heap import MISSING
-from torchdynamo.capture.vm.lookup import guard_bases, guarded_own
+from torchdynamo.capture.vm.lookup import guard_bases, guarded_own, is_class
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
@@ -41,7 +41,7 @@ def annotations_of(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, 
     if isinstance(real, types.FunctionType):
         yield vm.getattr(obj, "__annotations__"), vm.globals_of(real, getattr(obj, "source", None))
         return
-    if not isinstance(real, type):
+    if not is_class(real):
         raise Break("unknown call", name="typing.get_type_hints")
     guard_bases(vm, real)
     for base in real.__mro__:

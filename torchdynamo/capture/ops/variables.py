@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from torchdynamo.bytecode import versions
 from torchdynamo.bytecode.bound import unbound_text
 from torchdynamo.bytecode.instruction import Instruction
 from torchdynamo.capture.frame import Frame
@@ -111,8 +112,7 @@ def unbound_cell(vm: Machine, frame: Frame, name: str) -> Raised:
     """Return the NameError for a cell without contents, as the function that owns it or an inner one sees it."""
     if name in frame.raw.co_cellvars:
         return unbound(vm, name)
-    text = f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"
-    return vm.name_error(name, text)
+    return vm.name_error(name, versions.UNBOUND_FREE.format(name))
 
 
 @op("STORE_DEREF", "value --")

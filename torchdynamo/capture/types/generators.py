@@ -8,6 +8,7 @@ from collections.abc import Generator
 from typing import Any
 
 from torchdynamo.capture.frame import Frame
+from torchdynamo.capture.vm.emitted_calls import push_call_by_name
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.iteration import IteratorState
 from torchdynamo.capture.vm.machine import Machine
@@ -142,10 +143,7 @@ def rebuild(emit: Emitter, entity: Entity) -> None:
     if frame is None or frame.made_by is None or frame.globals.source is None or begun:
         raise Restart(entity.born - 1)
     call = frame.made_by
-    emit.function(made_by)
-    for value in (call.fn, *call.args, *call.kwargs.values()):
-        emit.value(value)
-    emit.op("CALL", (1 + len(call.args) + len(call.kwargs), tuple(call.kwargs)))
+    push_call_by_name(emit, made_by, [call.fn, *call.args], call.kwargs)
 
 
 def made_by(fn: Any, /, *args: Any, **kwargs: Any) -> Any:

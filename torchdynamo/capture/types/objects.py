@@ -19,7 +19,7 @@ from torchdynamo.core.value import ABSENT, NONE, Known, Object, Value, boolean
 def object_new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
     """Model `object.__new__(cls)`, for classes whose instances are plain."""
     real = cls.obj
-    if cls.__class__ is not Known or not isinstance(real, type):
+    if cls.__class__ is not Known or not lookup.is_class(real):
         raise vm.error(TypeError, "object.__new__(X): X is not a type object")
     for base in real.__mro__:
         if not lookup.written_in_python(base):

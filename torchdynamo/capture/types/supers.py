@@ -27,7 +27,7 @@ def make_super(vm: Machine, cls: Value | None = None, obj: Value | None = None) 
     told = cls is not None
     if cls is None:
         cls, obj = of_frame(vm)
-    if cls.__class__ is not Known or not isinstance(cls.obj, type):
+    if cls.__class__ is not Known or not lookup.is_class(cls.obj):
         kind = cls.pytype.__name__
         if told:
             raise vm.error(TypeError, f"super() argument 1 must be a type, not {kind}")

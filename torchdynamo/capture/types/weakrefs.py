@@ -20,7 +20,7 @@ from torchdynamo.capture.vm.effect_kinds import ATTRIBUTES, EffectKind, Write
 from torchdynamo.capture.vm.emitted_calls import push_call
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.keys import IDENTITY_HASHES, Keyed, Ref
-from torchdynamo.capture.vm.lookup import instance_dict
+from torchdynamo.capture.vm.lookup import instance_dict, is_class
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import HASH_KEY, HOLDS, IDENTICAL, Emitter, is_open, models, rebuilds
 from torchdynamo.capture.vm.namespaces import own_dict
@@ -71,7 +71,7 @@ def existed(vm: Machine, obj: Value) -> bool:
 def takes_references(obj: Value) -> bool:
     """Return whether an object can be referred to weakly: its class says so by its layout, or is made in the frame."""
     if obj.__class__ is Known:
-        return isinstance(obj.obj, type)
+        return is_class(obj.obj)
     made = obj.__class__ is Object and obj.pytype.__weakrefoffset__ != 0
     return made and (obj.pytype is collections.OrderedDict or is_plain(obj.pytype))
 

@@ -23,6 +23,7 @@ from torchdynamo.capture.vm.lookup import (
     guarded_lookup,
     guarded_slot,
     instance_dict,
+    is_class,
     is_descriptor,
     modelled_attribute,
 )
@@ -137,7 +138,7 @@ def known_getattr(vm: Machine, obj: Known, name: str) -> Value:
         return row(vm, obj)
     if cls is types.ModuleType or isinstance(real, types.ModuleType):
         return module_getattr(vm, real, source, name)
-    if isinstance(real, type):
+    if is_class(real):
         return class_getattr(vm, real, name)
     if isinstance(real, enum.Enum):
         return member_getattr(vm, obj, name)

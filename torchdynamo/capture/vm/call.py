@@ -23,6 +23,7 @@ from torchdynamo.capture.vm.lookup import (
     guarded_lookup,
     guarded_own,
     guarded_slot,
+    is_class,
 )
 from torchdynamo.capture.vm.model import is_open
 from torchdynamo.capture.vm.receiver_checks import refuse_others, refuse_unsafe
@@ -74,7 +75,7 @@ def call_known(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Valu
         return inline(vm, Known(again), args, kwargs)
     if numpy_arrays.is_function(obj):
         return numpy_arrays.call(vm, obj, args, kwargs)
-    by_kind = BY_KIND.get(type(obj)) or (instantiate if isinstance(obj, type) else call_instance)
+    by_kind = BY_KIND.get(type(obj)) or (instantiate if is_class(obj) else call_instance)
     answer = by_kind(vm, fn, args, kwargs, direct)
     return call_unmodelled(vm, fn, args, kwargs) if answer is None else answer
 
@@ -115,7 +116,7 @@ def call_builtin(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Va
     if policy.is_torch_operator(obj):
         return vm.emit("call_function", obj, args, kwargs)
     owner, name = obj.__self__, obj.__name__
-    if isinstance(owner, type):
+    if is_class(owner):
         if name == "__new__" and args and args[0].__class__ is Known:
             refuse_unsafe(vm, obj, args[0].obj)
         slot = model.find_slot(owner, name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
+from torchdynamo.bytecode import versions
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.model import Emitter
 from torchdynamo.core.value import Value
@@ -31,6 +33,15 @@ def push_call(emit: Emitter, fn: Any, *args: Any) -> None:
     for arg in args:
         push(emit, arg)
     emit.op("CALL", (len(args), ()))
+
+
+def push_call_by_name(emit: Emitter, fn: Any, args: Iterable[Value], kwargs: Mapping[str, Value]) -> None:
+    """Push what a function gives for these values, of which `kwargs` are passed by name."""
+    (emit.function if versions.CALL_HAS_NULL else emit.const)(fn)
+    given = [*args, *kwargs.values()]
+    for value in given:
+        emit.value(value)
+    emit.op("CALL" if versions.CALL_HAS_NULL else "CALL_FUNCTION", (len(given), tuple(kwargs)))
 
 
 def replay_call(emit: Emitter, fn: Any, *args: Any) -> None:

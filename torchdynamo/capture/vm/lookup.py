@@ -236,6 +236,11 @@ def derives(cls: type, base: type) -> bool:
     return type.__subclasscheck__(base, cls)
 
 
+def is_class(obj: Any) -> bool:
+    """Return whether an object is a class, not one that only says so, as `list[int]` does before Python 3.11."""
+    return derives(type(obj), type)
+
+
 def is_descriptor(vm: Machine, found: Any, method: str) -> bool:
     """Return whether a class attribute has this method of the descriptor protocol."""
     return found is not MISSING and guarded_lookup(vm, type(found), method) is not MISSING

@@ -20,6 +20,7 @@ from torchdynamo.capture.vm.lookup import (
     guarded_lookup,
     guarded_slot,
     has_python_operators,
+    is_class,
     is_plain_constant,
 )
 from torchdynamo.capture.vm.refused_operands import refused_operands
@@ -94,7 +95,7 @@ def special(vm: Machine, obj: Value, name: str, *args: Value) -> Value | None:
         obj = symbols.settled(vm, obj)
     refuse_unseen(obj, *args)
     cls = obj.pytype
-    if obj.__class__ is Known and isinstance(obj.obj, type):
+    if obj.__class__ is Known and is_class(obj.obj):
         guard_metaclass(vm, obj.obj)
     slot = guarded_slot(vm, cls, name)
     if slot[0] == "model":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torchdynamo.capture.vm.emitted_calls import push_call_by_name
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import Value
 
@@ -83,9 +84,6 @@ def pushing_call(fn: Any, args: list[Value], kwargs: Mapping[str, Value]) -> Pus
     """Return code that pushes the result of a function call."""
 
     def push(emit: Emitter) -> None:
-        emit.function(fn)
-        for value in (*args, *kwargs.values()):
-            emit.value(value)
-        emit.op("CALL", (len(args) + len(kwargs), tuple(kwargs)))
+        push_call_by_name(emit, fn, args, kwargs)
 
     return push

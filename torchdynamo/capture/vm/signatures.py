@@ -15,7 +15,7 @@ from torchdynamo import _native
 from torchdynamo.capture.frame import FunctionParts, Globals
 from torchdynamo.capture.vm.binding import bind
 from torchdynamo.capture.vm.c_signatures import BOTH_LOOK, SAID
-from torchdynamo.capture.vm.lookup import class_lookup
+from torchdynamo.capture.vm.lookup import class_lookup, is_class
 from torchdynamo.capture.vm.model import Model, is_open, plain_new
 from torchdynamo.core.naming import called
 from torchdynamo.core.signals import Break, Raised
@@ -172,7 +172,7 @@ def check(vm: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value], row
         return
     if type(fn) is types.FunctionType:
         bind(vm, parts_of(fn), args, kwargs)
-    elif type(fn) in IN_C or isinstance(fn, type):
+    elif type(fn) in IN_C or is_class(fn):
         takes = shape_of(fn).takes(len(args), kwargs)
         if takes is False:
             raise refusal(vm, fn, args, kwargs)

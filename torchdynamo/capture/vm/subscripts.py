@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchdynamo._native import type_name
 from torchdynamo.capture.torch import numpy_arrays, overrides, symbols, tensor_methods, unbacked_index
 from torchdynamo.capture.vm import enums, model
-from torchdynamo.capture.vm.lookup import guarded_lookup
+from torchdynamo.capture.vm.lookup import guarded_lookup, is_class
 from torchdynamo.capture.vm.operators import special
 from torchdynamo.capture.vm.scalar_subclasses import indexed
 from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
@@ -36,7 +36,7 @@ def getitem(vm: Machine, box: Value, key: Value) -> Value:
         return vm.emit("call_function", operator.getitem, [box, key], {})
     if box.__class__ is Known:
         obj = box.obj
-        if isinstance(obj, type):
+        if is_class(obj):
             return class_getitem(vm, obj, key)
         return vm.run_pure(operator.getitem, [box, indexed(vm, key) if type(obj) in INDEXED else key], {})
     answer = special(vm, box, "__getitem__", key)

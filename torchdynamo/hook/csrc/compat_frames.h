@@ -263,6 +263,8 @@ static inline void td_frame_pass_by(TdRawFrame *frame, int line)
     TD_SET_FRAME_LAST(frame, _PyCode_CODE(TD_FRAME_CODE(frame)) + TD_FRAME_CODE(frame)->_co_firsttraceable - 1);
 }
 
+static inline void td_frame_ended(PyThreadState *tstate, TdRawFrame *frame) {}
+
 /* It is to return now, by an exception perhaps. */
 static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line)
 {
@@ -388,7 +390,9 @@ static inline void td_frame_discard(PyThreadState *tstate, TdRawFrame *frame) {}
 /* What goes early on other versions goes late here, and both frames are shown. */
 static inline TdRawFrame *td_frame_take_over(PyThreadState *tstate, TdRawFrame *frame, char keeps) { return NULL; }
 static inline void td_frame_leave_out(PyThreadState *tstate, TdRawFrame *caller) {}
-static inline void td_frame_pass_by(TdRawFrame *frame, int line) {}
+/* That a frame is not to be shown above the traceback of the error that is set is noted, and done where the frame ends. */
+void td_frame_pass_by(TdRawFrame *frame, int line);
+void td_frame_ended(PyThreadState *tstate, TdRawFrame *frame);
 static inline void td_frame_put_back(PyThreadState *tstate, TdRawFrame *caller, TdRawFrame *frame, int raised, int *line) {}
 
 #define TD_CALLER(tstate) ((tstate)->frame)

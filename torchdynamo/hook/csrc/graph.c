@@ -43,9 +43,10 @@ static PyObject *raise_as_is(PyThreadState *tstate, PyObject *error)
 {
     TdRawFrame *caller = TD_CALLER(tstate);
     PyObject *traceback = PyException_GetTraceback(error);
-    if (traceback != NULL && td_frame_is_plain(caller))
-        td_frame_pass_by(caller, ((PyTracebackObject *)traceback)->tb_lineno);
+    int line = traceback != NULL ? ((PyTracebackObject *)traceback)->tb_lineno : 0;
     PyErr_Restore(Py_NewRef((PyObject *)Py_TYPE(error)), error, traceback);
+    if (traceback != NULL && td_frame_is_plain(caller))
+        td_frame_pass_by(caller, line);
     return NULL;
 }
 

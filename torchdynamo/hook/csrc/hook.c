@@ -275,8 +275,11 @@ static inline PyObject *run(PyThreadState *tstate, TdRawFrame *frame, TdThread *
         return TD_UNLIKELY(state->quiet) ? run_quietly(tstate, frame, thread) : td_run_frame(tstate, frame, 0);
     if (!td_frame_at_start(frame, code))
         return td_run_frame(tstate, frame, 0);
-    if (TD_UNLIKELY(thread->awaited.func != NULL) && td_frame_is_awaited(thread, frame))
-        return td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
+    if (TD_UNLIKELY(thread->awaited.func != NULL) && td_frame_is_awaited(thread, frame)) {
+        PyObject *result = td_eval(_PyEval_EvalFrameDefault, tstate, frame, 0);
+        td_frame_ended(tstate, frame);
+        return result;
+    }
     if (TD_UNLIKELY(td_lines_are_watched(tstate, code)))
         return td_run_frame(tstate, frame, 0);
     PyObject *result = prepare(tstate, frame, thread);

@@ -103,6 +103,31 @@ static PyObject *frame_at(PyObject *module, PyObject *args)
     return (PyObject *)frame;
 }
 
+#if PY_VERSION_HEX < 0x030B0000
+void td_frame_pass_by(TdRawFrame *frame, int line)
+{
+    TdThread *thread = td_thread;
+    if (thread == NULL)
+        return;
+    thread->passed_by = frame;
+    thread->below = PyThreadState_Get()->curexc_traceback;
+}
+
+/* Does nothing where another error than that leaves the frame. */
+void td_frame_ended(PyThreadState *tstate, TdRawFrame *frame)
+{
+    TdThread *thread = td_thread;
+    if (thread->passed_by != frame)
+        return;
+    thread->passed_by = NULL;
+    PyTracebackObject *first = (PyTracebackObject *)tstate->curexc_traceback;
+    if (first == NULL || first->tb_frame != frame || first->tb_next == NULL || (void *)first->tb_next != thread->below)
+        return;
+    tstate->curexc_traceback = Py_NewRef((PyObject *)first->tb_next);
+    Py_DECREF(first);
+}
+#endif
+
 static PyObject *leave_out_first(PyObject *module, PyObject *error)
 {
     if (!PyExceptionInstance_Check(error)) {
