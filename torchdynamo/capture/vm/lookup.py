@@ -237,7 +237,7 @@ def derives(cls: type, base: type) -> bool:
 
 
 def is_class(obj: Any) -> bool:
-    """Return whether an object is a class, not one that only says so, as `list[int]` does before Python 3.11."""
+    """Return whether an object is a class, not one that only says so, as `list[int]` does on some versions."""
     return derives(type(obj), type)
 
 

@@ -319,6 +319,7 @@ static inline Py_ssize_t td_code_instructions(PyCodeObject *code) { return Py_SI
 
 /* NULL stands for CPython's evaluator: another hook may leave once more than it came in. */
 #define TD_NULL_EVALUATES 1
+#define TD_FRAMES_ARE_SLOTS 1 /* of the thread's stack, in which one can take the place of another */
 static inline void td_frame_try(PyThreadState *tstate, _PyFrameEvalFunction eval, TdRawFrame **place) {}
 
 #else /* 3.10: a frame is a heap object of fixed size, its cells are made, and it does not know its function */
@@ -413,6 +414,7 @@ static inline Py_ssize_t td_code_instructions(PyCodeObject *code)
 }
 
 #define TD_NULL_EVALUATES 0
+#define TD_FRAMES_ARE_SLOTS 0
 
 /* Give an evaluator a frame that raises before its first instruction, of which tracers hear nothing. The frame is at
  * `place` meanwhile. */

@@ -125,7 +125,7 @@ typedef struct {
     int64_t serials;         /* how many activations there have been */
     struct TdLeft *left;     /* activations that were left before one that was entered later; or NULL */
     TdAwaited awaited;       /* the call that swap.c is making */
-    void *passed_by, *below; /* on 3.10: a frame that tracebacks leave out, and the traceback without it; borrowed */
+    void *passed_by, *below; /* where frames are no slots: one that tracebacks leave out, and the traceback without it; borrowed */
     int ended_at;            /* the line where the last rest of a function ended that raised */
     int lent;                /* calls may nest deeper than Python allows, for code of ours */
 } TdThread;

@@ -103,7 +103,7 @@ static PyObject *frame_at(PyObject *module, PyObject *args)
     return (PyObject *)frame;
 }
 
-#if PY_VERSION_HEX < 0x030B0000
+#if !TD_FRAMES_ARE_SLOTS
 void td_frame_pass_by(TdRawFrame *frame, int line)
 {
     TdThread *thread = td_thread;
