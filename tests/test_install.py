@@ -188,3 +188,22 @@ def test_mypy_sees_the_types_of_an_editable_install(tmp_path: Path) -> None:
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, tmp_path / "user.py"]
     done = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True)
     assert "def (x: torch._tensor.Tensor) -> torch._tensor.Tensor" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("broken", [None, b"no library"])
+def test_an_extension_that_does_not_load_says_what_to_do(tmp_path: Path, broken: bytes | None) -> None:
+    package = tmp_path / "torchdynamo"
+    shutil.copytree(ROOT / "torchdynamo", package, ignore=shutil.ignore_patterns("_native*.so", "__pycache__"))
+    if broken is not None:
+        (package / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(broken)
+    done = subprocess.run(
+        [sys.executable, "-c", "import torchdynamo"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith("ImportError: torchdynamo's extension cannot be loaded ("), said
+    assert "Build it here: `pip install -e . --no-build-isolation`" in said

@@ -16,6 +16,10 @@ from torchdynamo.cli import doctor
 if doctor.is_asked(sys.argv, sys.orig_argv):  # before what it checks is imported, since that may fail
     sys.exit(doctor.main(sys.argv[2:]))
 
+from torchdynamo import hook  # noqa: F401 - first: it loads the extension, or says why it does not load and what to do
+
+# isort: split
+
 from torchdynamo import config, distributed, eval_frame, exc, optimizations
 from torchdynamo.api import (
     allow_in_graph,
