@@ -277,6 +277,25 @@ def test_indexing_calls_no_function_in_the_place_of_torchs(backend: str, monkeyp
     assert not asked
 
 
+@pytest.mark.parametrize("name", ["where", "eq", "stack", "tensor", "arange", "empty", "cat", "tensor_split"])
+def test_operators_are_pytorchs_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What eager computes without a function of `torch` does not ask one that a library has put in its place."""
+    own = getattr(torch, name)
+
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        found = own(*args, **kwargs)
+        return tuple(each + 1 for each in found) if isinstance(found, tuple) else found + 1
+
+    def fn(x: Any, hot: Any) -> Any:
+        chosen = torch.where(x > 0, x, -x), torch.tensor([1.0, 2.0]), torch.tensor_split(x, 2), torch.stack([x, x])
+        return chosen, max(x.sum(), x.mean()), torch.nn.functional.one_hot(hot), x == x, torch.FloatTensor([1, 2]), x[0]
+
+    monkeypatch.setattr(torch, name, replaced)
+    compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
+    given = X, torch.tensor([0, 2])
+    assert_alike(compiled(*given), fn(*given))
+
+
 def test_a_number_as_an_index_ends_no_graph() -> None:
     """Nobody asks what it is, so no setting is needed."""
     n, counting = torch.tensor(2), Counting()

@@ -22,6 +22,9 @@ except ImportError:  # torch does without
 else:
     NUMPYS = tuple(kind for kind in vars(np).values() if isinstance(kind, type) and issubclass(kind, np.generic))
 
+# PyTorch's own operators: a library may have put a function of its own under their names in `torch`.
+OWN: Any = torch._C._VariableFunctions
+
 # Types whose methods have no side effects and depend only on their arguments.
 PURE_TYPES: frozenset[type] = frozenset(
     {

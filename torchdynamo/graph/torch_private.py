@@ -56,7 +56,7 @@ PRIVATE: dict[str, str] = {
     # -- operators ----------------------------------------------------------------------------------------------------
     "torch._C._nn": "bindings of operators, called without the Python layer around them",
     "torch._C._functionalization": "results that are views of inputs, made of the inputs by the captured steps",
-    "torch._C._VariableFunctions": "functions of torch in C++, which kernels call by name",
+    "torch._C._VariableFunctions": "functions of torch in C++, which kernels and captures call by name",
     "torch._C._infer_size": "the shape that two shapes broadcast to",
     "torch._C._group_tensors_by_device_and_dtype": "optimizers group their tensors by it",
     "torch._C._SDPBackend": "kernels of attention, constants of a graph",

@@ -15,6 +15,7 @@ from torchdynamo.capture.torch.symbols import unknown
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import FUNCTIONS, Model, function, models, run_for_real
 from torchdynamo.core.naming import called
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, ONE, Known, Object, Symbol, TensorNode, Value, boolean
 from torchdynamo.graph.numpy_nodes import np
@@ -42,7 +43,7 @@ def as_mask(vm: Machine, condition: Value) -> Value:
 def where(vm: Machine, condition: Value, /, *args: Value, **kwargs: Value) -> Value:
     if args or kwargs:
         condition = as_mask(vm, condition)
-    return vm.emit("call_function", torch.where, [condition, *args], kwargs)
+    return vm.emit("call_function", OWN.where, [condition, *args], kwargs)
 
 
 @models(torch._C.TensorBase, "where")
@@ -60,7 +61,7 @@ def tensor_split(
     if by.__class__ is TensorNode:
         by = vm.call_method(by, "tolist")
     given = [input, *(each for each in (by, dim) if each is not None)]
-    return vm.emit("call_function", torch.tensor_split, given, kwargs)
+    return vm.emit("call_function", OWN.tensor_split, given, kwargs)
 
 
 # -- broadcast_shapes -------------------------------------------------------------------------------------------------
@@ -292,9 +293,9 @@ def tensor_maker(cls: Any) -> Model:
         if torch._C._get_default_device() != "cpu":
             raise Break("unknown call", name=called(cls))
         if all(kind is int for kind in kinds):
-            return vm.emit("call_function", torch.empty, [*args] or [Known(0)], options)
+            return vm.emit("call_function", OWN.empty, [*args] or [Known(0)], options)
         if len(args) == 1 and kinds[0] is torch.Size:
-            return vm.emit("call_function", torch.empty, [*args], options)
+            return vm.emit("call_function", OWN.empty, [*args], options)
         way = HOLDING.get(kinds[0]) if len(args) == 1 else None
         if way is None:
             raise Break("unknown call", name=called(cls))

@@ -116,7 +116,7 @@ def give_backward(vm: Machine, call: Call) -> list[Value]:
     tensors = [each for each in call.results if isinstance(each, TensorNode)]
     saved = [each for each in passed_to_context(vm, attrs, "to_save") if isinstance(each, TensorNode)]
     dirty = positions(call, inputs, passed_to_context(vm, attrs, "dirty_tensors"))
-    constant = positions(call, tensors, passed_to_context(vm, attrs, "non_differentiable"))
+    constant = positions(call, tensors, marked_results(vm, attrs, tensors))
     check_histories(vm, call, inputs, tensors, dirty)
     zeros = vm.truth(attrs["materialize_grads"]) if "materialize_grads" in attrs else True
     backward = users_backward(vm, call)
@@ -186,6 +186,13 @@ def is_differentiable(value: TensorNode) -> bool:
 def passed_to_context(vm: Machine, attrs: dict[str, Value], name: str) -> list[Value]:
     """Return the values that were passed to a method of the context; none if it was not called."""
     return list(vm.iterate(attrs[name])) if name in attrs else []
+
+
+def marked_results(vm: Machine, attrs: dict[str, Value], tensors: list[TensorNode]) -> list[Value]:
+    """Return the results that are marked as not differentiable. Autograd takes no notice of other tensors there."""
+    fakes = [each.fake for each in tensors]
+    marked = passed_to_context(vm, attrs, "non_differentiable")
+    return [each for each in marked if not isinstance(each, TensorNode) or any(each.fake is fake for fake in fakes)]
 
 
 def positions(call: Call, among: list[TensorNode], values: list[Value]) -> tuple[int, ...]:

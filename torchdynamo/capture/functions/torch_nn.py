@@ -16,6 +16,7 @@ from torchdynamo.capture.torch.arguments import to_node
 from torchdynamo.capture.vm import interop
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, polyfill
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, TensorNode, Value
 
@@ -29,7 +30,7 @@ def one_hot(vm: Machine, tensor: Value, num_classes: Value | None = None) -> Val
     vm.call(Known(torch._check), [vm.compare(">=", least, Known(0))], {})
     vm.call(Known(torch._check), [vm.compare(">=", largest, Known(0))], {})  # which does not follow, to torch
     device = vm.getattr(tensor, "device")
-    classes = vm.emit("call_function", torch.arange, [vm.binary("+", largest, Known(1))], {"device": device})
+    classes = vm.emit("call_function", OWN.arange, [vm.binary("+", largest, Known(1))], {"device": device})
     ones = vm.binary("==", vm.call_method(tensor, "unsqueeze", Known(-1)), classes)
     return vm.call_method(ones, "to", Known(torch.int64))
 
@@ -114,7 +115,7 @@ def capture_attention(
 def inline_score(vm: Machine, fn: Value, dtypes: Sequence[torch.dtype], device: torch.device) -> Part:
     """Inline a function of scores. Returns the nodes of its arguments, those that it adds, and that of its result."""
     kwargs = {"device": Known(device)}
-    standing = [vm.emit("call_function", torch.empty, [Known(())], {**kwargs, "dtype": Known(each)}) for each in dtypes]
+    standing = [vm.emit("call_function", OWN.empty, [Known(())], {**kwargs, "dtype": Known(each)}) for each in dtypes]
     nodes, result = inline_body(vm, fn, standing, "in a function of scores")
     if not isinstance(result, TensorNode):
         raise Break("unsupported argument", what="a score", type=result.pytype.__name__)

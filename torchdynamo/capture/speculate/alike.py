@@ -11,6 +11,7 @@ import torch
 import torch.fx
 
 from torchdynamo.capture.speculate import assertions
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.value import FALSE, TRUE, TensorNode, Value
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def equality(vm: Machine, a: TensorNode, b: TensorNode) -> Value | None:
         return FALSE
     if not fixed or not vm.may_begin_again or not computed_alike(a.node, b.node):
         return None
-    answer = vm.call_method(vm.emit("call_function", torch.eq, [a, b], {}), "all")
+    answer = vm.call_method(vm.emit("call_function", OWN.eq, [a, b], {}), "all")
     return TRUE if assertions.expect(vm, answer, True) else None
 
 

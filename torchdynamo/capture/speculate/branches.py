@@ -27,6 +27,7 @@ from torchdynamo.capture.interpreter import FINISHED, run_up_to
 from torchdynamo.capture.speculate import tensor_constants
 from torchdynamo.capture.speculate.bodies import follow_body
 from torchdynamo.capture.torch import symbols
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.signals import Assumption
 from torchdynamo.core.value import ABSENT, Known, Lazy, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.torch_compat import is_layered
@@ -233,7 +234,7 @@ def chosen(vm: Machine, op: str, item: Value, best: Value) -> Value | None:
         return None
     if not plain or item.fake.requires_grad or item.fake.dim() or item.fake.storage_offset():
         return None
-    made = vm.emit("call_function", torch.where, [vm.binary(op, item, best), item, best], {})
+    made = vm.emit("call_function", OWN.where, [vm.binary(op, item, best), item, best], {})
     assert isinstance(made, TensorNode)
     vm.copies[id(made.fake)] = (made.fake, item.fake, best.fake)
     return made

@@ -18,6 +18,7 @@ from torchdynamo.capture.torch import numpy_settings
 from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.core.call_sites import line_of
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.signals import Assumption, Break, Retry
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
@@ -263,7 +264,7 @@ def to_tensor(vm: Machine, array: Any) -> Value:
     if array.nbytes > LARGEST or array.dtype.byteorder == ">" or array.dtype.kind not in "biufc":
         raise Break("unsupported argument", what="tensor", type="ndarray")
     dtype = torch.from_numpy(np.zeros(1, array.dtype)).dtype
-    made = vm.emit("call_function", torch.tensor, [vm.constant(array.ravel().tolist())], {"dtype": Known(dtype)})
+    made = vm.emit("call_function", OWN.tensor, [vm.constant(array.ravel().tolist())], {"dtype": Known(dtype)})
     return vm.call_method(made, "view", Known(tuple(array.shape)))
 
 

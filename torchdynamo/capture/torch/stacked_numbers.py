@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.capture.torch import histories
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.value import Known, Object, TensorNode, Value
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def stacked(vm: Machine, data: Value, kwargs: dict[str, Value]) -> Value | None:
     made = [as_element(vm, number, wanted, device) for number in numbers]
     for size in reversed(shape):  # a view of a flat stack would have it as its base
         rows = [vm.new(list, made[start : start + size]) for start in range(0, len(made), size)]
-        made = [vm.emit("call_function", torch.stack, [row], {}) for row in rows]
+        made = [vm.emit("call_function", OWN.stack, [row], {}) for row in rows]
     return made[0]
 
 
@@ -103,7 +104,7 @@ def as_element(vm: Machine, number: Value, wanted: torch.dtype, device: torch.de
     A tensor takes the steps that its number would take by way of Python, whose floats are doubles.
     """
     if not isinstance(number, TensorNode):
-        return vm.emit("call_function", torch.tensor, [number], {"dtype": Known(wanted), "device": Known(device)})
+        return vm.emit("call_function", OWN.tensor, [number], {"dtype": Known(wanted), "device": Known(device)})
     kind = number.fake.dtype
     steps: list[Any] = [] if kind is wanted else [wanted]
     if steps and kind is not torch.float64 and wanted not in (torch.float64, torch.int64):

@@ -24,6 +24,7 @@ from torchdynamo.capture.vm.model import (
 )
 from torchdynamo.capture.vm.wrap import CONSTANTS, enter_singleton
 from torchdynamo.core.naming import class_name
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.signals import Assumption, Break, Restart
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import Known, Object, TensorNode, Value
@@ -123,7 +124,7 @@ def copied(vm: Machine, data: Value, *args: Value, **kwargs: Value) -> Value:
         return FLOWING_TENSOR[np.ndarray](vm, torch.tensor, data, kwargs)
     if data.__class__ is not Object or data.pytype is not np.ndarray:
         stacked = None if args else stacked_numbers.stacked(vm, data, kwargs)
-        return stacked or vm.emit("call_function", torch.tensor, [data, *args], with_dtype(vm, data, kwargs))
+        return stacked or vm.emit("call_function", OWN.tensor, [data, *args], with_dtype(vm, data, kwargs))
     if args or not kwargs.keys() <= {"dtype", "device"}:
         raise Break("unsupported argument", what="tensor", type="ndarray")
     array = numpy_arrays.array_of(vm, data)

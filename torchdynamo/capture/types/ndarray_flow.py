@@ -40,7 +40,7 @@ from torchdynamo.capture.vm.model import (
     models,
     rebuilds,
 )
-from torchdynamo.core.policy import NUMPYS
+from torchdynamo.core.policy import NUMPYS, OWN
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, Known, Object, Symbol, TensorNode, Value
 from torchdynamo.graph.numpy_nodes import called, np
@@ -123,7 +123,7 @@ def with_tensor(vm: Machine, fn: Any, a: Value, b: Value) -> Value:
     if type(real) is not torch.Tensor:
         raise unknown(fn.__name__)
     layout = tuple(real.shape), tuple(real.stride())
-    like = vm.builder.example("call_function", torch.empty_strided, layout, {"dtype": real.dtype})
+    like = vm.builder.example("call_function", OWN.empty_strided, layout, {"dtype": real.dtype})
     flow.node.meta["example_value"] = like
     value = vm.fakes[id(like)] = TensorNode(flow.node, like, torch.Tensor)
     return value
@@ -261,7 +261,7 @@ def to_tensor(vm: Machine, fn: Any, value: Value, kwargs: dict[str, Value]) -> V
     if real.device.type == "cpu" and np.may_share_memory(real.detach().numpy(), known.example):
         like = numpy_memory.lent(vm, vm.entity(value), real)
     else:
-        like = vm.builder.example("call_function", torch.empty_strided, (shape, stride), {"dtype": real.dtype})
+        like = vm.builder.example("call_function", OWN.empty_strided, (shape, stride), {"dtype": real.dtype})
     vm.ops += 1
     node = vm.builder.note(fn, (known.node,), named, like, vm.position())
     if real.requires_grad or not isinstance(like, torch.Tensor):

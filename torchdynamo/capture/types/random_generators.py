@@ -17,6 +17,7 @@ from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import enters, function, models, rebuilds
 from torchdynamo.capture.vm.state import input_name
+from torchdynamo.core.policy import OWN
 from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import NONE, Known, Object, Symbol, TensorNode, Value
@@ -127,7 +128,7 @@ def tensor(value: Value) -> torch.fx.Node:
 
 def state(vm: Machine, op: str, target: Any, args: tuple[Any, ...], real: torch.Tensor) -> Value:
     """Add a node that gives a generator's state, and return its value, a tensor."""
-    like = vm.builder.example("call_function", torch.empty, (tuple(real.shape),), {"dtype": real.dtype})
+    like = vm.builder.example("call_function", OWN.empty, (tuple(real.shape),), {"dtype": real.dtype})
     return TensorNode(operation(vm, op, target, args, like), like, torch.Tensor)
 
 
