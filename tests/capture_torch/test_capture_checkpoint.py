@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+    noop_context_fn,
+)
 
 import torchdynamo
 from torchdynamo.backends import BACKENDS
@@ -108,6 +114,52 @@ def test_nothing_is_kept(body: str, backend: str) -> None:
         return checkpoint(model, x, use_reentrant=False)
 
     assert kept(torchdynamo.compile(with_checkpoint, backend=backend)) < 0.6 * kept(model)
+
+
+MULTIPLY = torch.ops.aten.mm.default
+ASKED: list[Any] = []
+
+
+def policy(ctx: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    ASKED.append((ctx.is_recompute, operator))
+    return CheckpointPolicy.MUST_SAVE if operator == MULTIPLY else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def makes_contexts() -> Any:
+    return create_selective_checkpoint_contexts(policy)
+
+
+PARTIAL = functools.partial(create_selective_checkpoint_contexts, policy)
+CONTEXTS = {
+    "a function": lambda: makes_contexts,
+    "a partial": lambda: PARTIAL,
+    "a partial that the frame makes": lambda: functools.partial(create_selective_checkpoint_contexts, policy),
+    "operators": lambda: functools.partial(create_selective_checkpoint_contexts, [MULTIPLY]),
+    "nothing": lambda: noop_context_fn,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("kind", CONTEXTS)
+@pytest.mark.filterwarnings("error::torchdynamo.exc.FallbackWarning")
+def test_what_is_kept_of_it(kind: str, backend: str) -> None:
+    """The program's policy is asked, by backend `eager` as often as in eager."""
+    contexts = CONTEXTS[kind]
+
+    def fn(x: Any) -> Any:
+        return checkpoint(lambda u: (u @ u).sin() @ u, x, use_reentrant=False, context_fn=contexts())
+
+    found = []
+    for call in (fn, torchdynamo.compile(fn, backend=backend, fullgraph=True)):
+        ASKED.clear()
+        for _ in range(2):
+            x = torch.arange(4.0).reshape(2, 2).requires_grad_()
+            call(x).sum().backward()
+        found.append((x.grad, [*ASKED]))
+    torch.testing.assert_close(found[1][0], found[0][0])
+    assert bool(found[1][1]) is bool(found[0][1])
+    if backend == "eager":
+        assert found[0][1] == found[1][1]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.fx
 
-from torchdynamo.core.policy import CHECKPOINT
 from torchdynamo.graph.inputs import InputSource
 from torchdynamo.graph.numpy_nodes import of_numpy
+from torchdynamo.graph.selective_checkpoint import runs_again
 
 Node = torch.fx.Node
 
@@ -123,7 +123,7 @@ def _get_attr(gm: torch.fx.GraphModule, node: Node) -> Iterator[str]:
         return  # an object that a wrapper is made with
     yield from (f"{node.target}: {problem}" for problem in problems(value, body=True))
     for user in node.users:
-        if not isinstance(user.target, torch._ops.HigherOrderOperator) and user.target is not CHECKPOINT:
+        if not isinstance(user.target, torch._ops.HigherOrderOperator) and not runs_again(user.target):
             yield f"{user} uses the body {node.target}"
 
 

@@ -8,6 +8,7 @@ operator by operator.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -26,6 +27,7 @@ from torchdynamo.capture.vm.model import Emitter, Model, function, models, polyf
 from torchdynamo.core.policy import CHECKPOINT
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.value import NONE, Known, Object, TensorNode, Value
+from torchdynamo.graph.selective_checkpoint import SelectiveCheckpoint
 
 BASE = torch._C.TensorBase
 NO_GRADIENT = "cannot register a hook on a tensor that doesn't require gradient"
@@ -204,7 +206,10 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     side effects, which would happen once more with each backward, end the graph.
     """
     given = {name: arg for name, arg in kwargs.items() if name not in CHECKPOINT_OPTIONS}
-    if "context_fn" not in kwargs and not torch.is_grad_enabled():
+    contexts = kwargs.pop("context_fn", None)
+    if getattr(contexts, "obj", None) is torch.utils.checkpoint.noop_context_fn:
+        contexts = None
+    if contexts is None and not torch.is_grad_enabled():
         return vm.call(fn, list(args), given)
     name = getattr(getattr(fn, "obj", None), "__qualname__", "a function")
     reentrant = kwargs.get("use_reentrant", NONE)
@@ -212,6 +217,7 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     again = "preserve_rng_state" in kwargs.keys() - usual  # others are drawn in the backward
     if (kwargs.keys() & UNUSUAL) - usual or reentrant.__class__ is not Known or reentrant.obj is not False:
         raise Break("activation checkpoint", name=name)
+    run_again = CHECKPOINT if contexts is None else SelectiveCheckpoint(context_fn(vm, contexts, name))
     mark = vm.effects.mark()
     result = vm.call(fn, list(args), given)
     nodes, draws = vm.builder.added(mark.graph), vm.builder.since(mark.graph).draws > 0
@@ -219,11 +225,31 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
         raise Break("activation checkpoint", name=name)
     if not torch._C._are_functorch_transforms_active():
         note_run(vm, [fn, *args, *given.values()], nodes)
-        vm.builder.enclose(mark.graph, CHECKPOINT, {"use_reentrant": False, "preserve_rng_state": draws})
+        vm.builder.enclose(mark.graph, run_again, {"use_reentrant": False, "preserve_rng_state": draws})
     return result
 
 
-UNUSUAL = frozenset({"context_fn", "debug"})
+UNUSUAL = frozenset({"debug"})
+
+
+def context_fn(vm: Machine, value: Value, name: str) -> Any:
+    """Return the program's own function that makes the contexts of a checkpoint, guarded; or an equal partial of it.
+
+    name: the function that is checkpointed. Raises Break for a function that the frame has made.
+    """
+    if value.__class__ is Known:
+        return vm.concretely(value)
+    entity = vm.entity(value) if value.__class__ is Object else None
+    if entity is not None and entity.real is not MISSING and entity.source is not None and not entity.changed:
+        vm.guard(entity.source, "ID_MATCH", entity.real)
+        return entity.real
+    if entity is not None and entity.pytype is functools.partial:
+        fn, args, keywords = (vm.getattr(value, each) for each in ("func", "args", "keywords"))
+        if not vm.dict_items(keywords):
+            return functools.partial(*(context_fn(vm, each, name) for each in (fn, *vm.iterate(args))))
+    if entity is not None and entity.pytype is list:  # of operators whose results are kept
+        return [context_fn(vm, each, name) for each in vm.iterate(value)]
+    raise Break("activation checkpoint", name=name)
 
 
 # The same random numbers are drawn again; an assumption is checked once, by the graph.

@@ -21,6 +21,7 @@ from torchdynamo.graph import scalar_math, shape_env, torch_compat
 from torchdynamo.graph.decompositions import CORRECTED
 from torchdynamo.graph.modules import graph_module
 from torchdynamo.graph.recurrent import RECURRENT
+from torchdynamo.graph.selective_checkpoint import SelectiveCheckpoint
 from torchdynamo.graph.wrappers import is_wrapper
 
 FUNCTIONS = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2")
@@ -56,6 +57,8 @@ def make_traceable(graph: torch.fx.Graph, *, exact: bool) -> None:
             compare(graph, node)
         elif node.target is CHECKPOINT:
             node.target = tag_activation_checkpoint
+        elif type(node.target) is SelectiveCheckpoint:
+            node.target = SelectiveCheckpoint(node.target.context_fn, traced=True)
         elif exact and not symbolic and is_operator(node.target) and all(map(is_fixed, node.all_input_nodes)):
             node.target = as_eager(node.target)
         elif node.target in CORRECTED:
