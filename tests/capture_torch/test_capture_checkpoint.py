@@ -162,6 +162,15 @@ def test_what_is_kept_of_it(kind: str, backend: str) -> None:
         assert found[0][1] == found[1][1]
 
 
+def test_what_is_kept_and_written_to() -> None:
+    def fn(x: Any) -> Any:
+        return checkpoint(lambda u: (u @ u).relu_().sin(), x, use_reentrant=False, context_fn=makes_contexts)
+
+    for call in (fn, torchdynamo.compile(fn, backend="aot_eager")):
+        with pytest.raises(RuntimeError, match="has been mutated"):
+            call(torch.ones(2, 2, requires_grad=True)).sum().backward()
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_random_numbers_that_are_not_kept(backend: str) -> None:
     """What draws none is the same without `preserve_rng_state`; a backward that would draw others is Python's."""

@@ -218,8 +218,10 @@ def checkpoint(vm: Machine, fn: Value, /, *args: Value, **kwargs: Value) -> Valu
     if (kwargs.keys() & UNUSUAL) - usual or reentrant.__class__ is not Known or reentrant.obj is not False:
         raise Break("activation checkpoint", name=name)
     run_again = CHECKPOINT if contexts is None else SelectiveCheckpoint(context_fn(vm, contexts, name))
-    mark = vm.effects.mark()
+    mark, writes = vm.effects.mark(), len(vm.builder.record.writes)
     result = vm.call(fn, list(args), given)
+    if contexts is not None and len(vm.builder.record.writes) > writes:  # an error, of what is kept and written to
+        raise Break("activation checkpoint", name=name)
     nodes, draws = vm.builder.added(mark.graph), vm.builder.since(mark.graph).draws > 0
     if vm.effects.net(mark, TOLERATED) or draws_from_outside(nodes) or (again and draws):
         raise Break("activation checkpoint", name=name)
