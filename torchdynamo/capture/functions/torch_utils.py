@@ -248,7 +248,9 @@ def context_fn(vm: Machine, value: Value, name: str) -> Any:
     if entity is not None and entity.pytype is functools.partial:
         fn, args, keywords = (vm.getattr(value, each) for each in ("func", "args", "keywords"))
         if not vm.dict_items(keywords):
-            return functools.partial(*(context_fn(vm, each, name) for each in (fn, *vm.iterate(args))))
+            return functools.partial(
+                context_fn(vm, fn, name), *(context_fn(vm, each, name) for each in vm.iterate(args))
+            )
     if entity is not None and entity.pytype is list:  # of operators whose results are kept
         return [context_fn(vm, each, name) for each in vm.iterate(value)]
     raise Break("activation checkpoint", name=name)
