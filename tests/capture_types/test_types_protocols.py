@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import inspect
@@ -426,6 +427,54 @@ class LongDict(dict):
     def __len__(self):
         self.asked = (*self.asked, "len")
         return 7
+
+
+class Operand:
+    """Write down what operators ask of the right side of a sequence."""
+
+    def __init__(self, answer):
+        self.asked, self.answer = [], answer
+
+    def tell(self, name, answer):
+        self.asked.append(name)
+        return answer
+
+    def __radd__(self, other):
+        return self.tell("radd", self.answer)
+
+    def __rmul__(self, other):
+        return self.tell("rmul", self.answer)
+
+    def __iter__(self):
+        return self.tell("iter", iter([1]))
+
+    def __index__(self):
+        return self.tell("index", 2)
+
+
+def added_in_place(left, right):
+    left += right
+    return left
+
+
+def repeated_in_place(left, right):
+    left *= right
+    return left
+
+
+SEQUENCES = [lambda: [1], lambda: (1,), lambda: collections.deque([1]), lambda: "a"]
+
+
+@case
+def sequences_whose_other_side_is_asked_first(x):
+    """C's sequences have no operators of numbers: objects that have are asked before them, in place too."""
+    found = []
+    for make in SEQUENCES:
+        for fn in (operator.add, operator.mul, added_in_place, repeated_in_place):
+            for answer in (5, NotImplemented):
+                right = Operand(answer)
+                found.append((said(lambda fn=fn, make=make, right=right: fn(make(), right)), list(right.asked)))
+    return x, found, bytearray(Operand(1)), list(itertools.permutations(Operand(1)))
 
 
 def extended(box):

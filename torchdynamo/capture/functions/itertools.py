@@ -9,7 +9,7 @@ from typing import Any
 from torchdynamo.capture.functions.builtins_iteration import model_iterator
 from torchdynamo.capture.types import iterator_steps
 from torchdynamo.capture.types.iterator_steps import in_tuples, is_chosen
-from torchdynamo.capture.vm.iteration import make_iterator
+from torchdynamo.capture.vm.iteration import collect, make_iterator
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import function, models
 from torchdynamo.core.value import NONE, ONE, ZERO, Known, Value, is_none
@@ -90,7 +90,7 @@ def in_pairs(vm: Machine, items: Value) -> Iterator[Value]:
 
 
 def multiplied(vm: Machine, *iterables: Value, repeat: Value = ONE) -> Iterator[Value]:
-    pools = [list(vm.iterate(each)) for each in iterables]
+    pools = [collect(vm, each) for each in iterables]
     return in_tuples(vm, make_real(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat")))
 
 
@@ -99,7 +99,7 @@ def selection(fn: Any) -> Any:
 
     def steps(vm: Machine, iterable: Value, r: Value = NONE) -> Iterator[Value]:
         count = vm.known(r, "r")
-        pool = list(vm.iterate(iterable))
+        pool = collect(vm, iterable)
         return in_tuples(vm, make_real(vm, fn, pool, len(pool) if count is None else count))
 
     return steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from torchdynamo.capture.types.iterators import iterated_by
@@ -10,6 +11,7 @@ from torchdynamo.capture.vm.emitted_calls import push_call, replay_call
 from torchdynamo.capture.vm.heap import Entity
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import COPY, Emitter, iterates, models, rebuilds, replays
+from torchdynamo.capture.vm.scalar_subclasses import indexed
 from torchdynamo.capture.vm.shadows import Shadow, argument_of, run, shadows
 from torchdynamo.capture.vm.wrap import lift
 from torchdynamo.core.signals import Break, Restart
@@ -61,7 +63,8 @@ def new(vm: Machine, cls: Known, /, *args: Value, **kwargs: Value) -> Value:
 
 @models(bytearray, "__init__")
 def init(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
-    run(vm, SHADOW, "__init__", self, args, kwargs)
+    given = (*map(partial(indexed, vm), args[:1]), *args[1:])  # a length, if the object is an index
+    run(vm, SHADOW, "__init__", self, given, kwargs)
     return result_of(vm, self, "__init__", None)
 
 

@@ -6,6 +6,7 @@ import torch
 
 from torchdynamo.capture.torch.symbols import is_number, is_symbol
 from torchdynamo.capture.types import sequence
+from torchdynamo.capture.vm.iteration import collect
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import models
 from torchdynamo.core.value import Known, Value
@@ -20,7 +21,7 @@ def make(vm: Machine, items: list[Value]) -> Value:
 
 @models(torch.Size, "__new__")
 def new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
-    sizes = [] if items is None else list(vm.iterate(items))
+    sizes = [] if items is None else collect(vm, items)
     if any(map(is_symbol, sizes)) and all(is_number(size) and size.pytype is int for size in sizes):
         return make(vm, sizes)
     return vm.run_pure(torch.Size, [vm.make_tuple(sizes)], {})

@@ -191,6 +191,12 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
                 declined = True
     if a.__class__ is Known and b.__class__ is Known and is_plain_constant(a) and is_plain_constant(b):
         return constant_binary(vm, fn, a, b)
+    if b.__class__ is Object and issubclass(a.pytype, SEQUENCES) and is_last_asked(vm, op, a.pytype, b.pytype):
+        told = vm.special(b, BINARY[op[:-1] if inplace else op][2], a)
+        answer = by_sequence(vm, op, a, b) if is_not_implemented(told) else told
+        if answer is not None:
+            return answer
+        raise refused_operands(vm, BINARY[op[:-1] if inplace else op][0], a, b)
     if inplace:
         result = None if declined and a.__class__ is TensorNode else special(vm, a, inplace[1], b)
         if result is not None and not is_not_implemented(result):
@@ -209,6 +215,32 @@ def binary(vm: Machine, op: str, a: Value, b: Value) -> Value:
             if times is not count:
                 return binary(vm, op, items, times)
     raise refused_operands(vm, fn, a, b)
+
+
+def is_last_asked(vm: Machine, op: str, sequence: type, other: type) -> bool:
+    """Return whether C asks a sequence for `sequence op other` after the other operand, of the program's.
+
+    Sequences of C have no operators of numbers. Those of other classes come first, in place too.
+    """
+    if op not in ("+", "*", "+=", "*=") or sequence is other:
+        return False
+    method, reflected = BINARY[op.rstrip("=")][1:]
+    own = (method, reflected, INPLACE[op][1]) if op in INPLACE else (method, reflected)
+    return type(guarded_lookup(vm, other, reflected)) is types.FunctionType and not any(
+        model.is_written_by_program(guarded_lookup(vm, sequence, name)) for name in own
+    )
+
+
+def by_sequence(vm: Machine, op: str, a: Value, b: Value) -> Value | None:
+    """Return what a sequence of C answers itself; None if it refuses the other operand."""
+    for name in ((INPLACE[op][1],) if op in INPLACE else ()) + (BINARY[op.rstrip("=")][1],):
+        result = special(vm, a, name, b)
+        if result is not None and not is_not_implemented(result):
+            return result
+    return None
+
+
+SEQUENCES = (list, tuple, bytearray, collections.deque)
 
 
 def by_sides(
