@@ -21,7 +21,7 @@ from torchdynamo.backends.replaceable import Replaceable, reporting_failures
 from torchdynamo.backends.run import Careful, Handler, Leaving, compile_graph, on_error
 from torchdynamo.capture.capture import Capture
 from torchdynamo.capture.torch.float_inputs import from_boxes, in_boxes
-from torchdynamo.capture.torch.tensor_subclasses import is_left_to_torch, overrides
+from torchdynamo.capture.torch.tensor_subclasses import is_left_to_torch, overrides, switches_off
 from torchdynamo.codegen import codegen, resume
 from torchdynamo.codegen.deopt import Bailout
 from torchdynamo.core.call_sites import CallSite
@@ -136,7 +136,7 @@ def compile_captured(
     mutates = mutated_inputs(gm)
     advice = failed_graph(gm, backend).advice
     handler = on_error(gm, compiler.backend_name, mutates, shown, told, leaving, program, written is not None, advice)
-    overriding = [each for each in examples if overrides(type(each))]
+    overriding = [each for each in examples if overrides(type(each)) or switches_off(each)]
     subclasses = builder.wrapped or bool(overriding)
     closed = subclasses and not (takes_wrappers(backend) and all(map(is_wrapper, overriding)))
     layered = torch_compat.is_layered(examples)  # the call is inside of a torch.func transform that was not captured

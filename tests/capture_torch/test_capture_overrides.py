@@ -374,3 +374,24 @@ def test_whether_overrides_are_asked() -> None:
     compiled = torchdynamo.compile(fn, backend="eager", fullgraph=True)
     for _ in range(2):
         assert compiled(torch.ones(2))[1:] == fn(torch.ones(2))[1:]
+
+
+class SwitchedOff(torch.Tensor):
+    """Compute as a plain tensor does; results are plain."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+@pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_class_that_switches_overriding_off(backend: str) -> None:
+    """AOTAutograd's first call of a graph takes no tensors of such a class: the graph is not given to it."""
+    kept = torch.arange(3.0).as_subclass(SwitchedOff).requires_grad_()
+    compiled = torchdynamo.compile(lambda x: (x * kept).sin(), backend=backend, fullgraph=True)
+    for _ in range(2):
+        kept.grad = None
+        result = compiled(torch.ones(3))
+        result.sum().backward()
+        assert type(result) is torch.Tensor
+        assert torch.equal(result, torch.arange(3.0).sin())
+        assert torch.equal(kept.grad, torch.arange(3.0).cos())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchdynamo.core.signals import Break
-from torchdynamo.graph.wrappers import dispatches
+from torchdynamo.graph.wrappers import dispatches, is_wrapper
 
 if TYPE_CHECKING:
     from torchdynamo.capture.vm.machine import Machine
@@ -35,6 +35,17 @@ def overrides(cls: type) -> bool:
     return (
         cls not in PLAIN and getattr(cls, "__torch_function__", DISABLED) is not DISABLED and not is_left_to_torch(cls)
     )
+
+
+def switches_off(value: Any) -> bool:
+    """Return whether a value is a tensor of a class without `__torch_function__` that is no Parameter and no wrapper.
+
+    AOTAutograd's first call of a graph refuses such.
+    """
+    cls = type(value)
+    if not issubclass(cls, torch.Tensor) or issubclass(cls, PLAIN[1]) or cls is PLAIN[0]:
+        return False
+    return getattr(cls, "__torch_function__", None) is DISABLED and not is_wrapper(value)
 
 
 def is_left_to_torch(cls: type) -> bool:
