@@ -201,6 +201,7 @@ def take(
     layout: object,
     launch: Callable[[], None],
     moving: list[tuple[list[int], list[torch.Tensor]]],
+    pointers: tuple[list[int], list[torch.Tensor], torch.Tensor, torch.Tensor, int, Callable[[], None]] | None,
     counted: Sequence[int],
     results: list[Any],
     copied: list[tuple[list[int], list[torch.Tensor]]],

@@ -6,13 +6,16 @@ its capture, and what was allocated after it. So results that a program still ha
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs import pointers
 from torchdynamo.backends.cuda_graphs.escape import moved
+from torchdynamo.backends.cuda_graphs.pointers import width_of
 
 GARBAGE = 0xAB
 
@@ -45,6 +48,7 @@ class FakeDevice:
 
     def __init__(self) -> None:
         self.captures = self.launches = 0
+        self.points = True  # small inputs are read by pointers
         self.capturing = False
         self.current_stream = 0
 
@@ -67,6 +71,28 @@ class FakeDevice:
         finally:
             self.capturing = False
         return graph, graph.hand_over()
+
+    def reader(self, slots: Sequence[torch.Tensor], index: int) -> FakeReader | None:
+        return FakeReader(slots) if self.points else None
+
+
+class FakeReader:
+    """Reads inputs when it is replayed; as it is captured, no address is written down yet."""
+
+    def __init__(self, slots: Sequence[torch.Tensor]) -> None:
+        self.slots, self.width, self.waits = slots, width_of(slots), 0
+        self.addresses = torch.zeros(pointers.ROWS, len(slots), dtype=torch.int64)
+        self.begun = torch.zeros(len(slots), dtype=torch.int64)
+
+    def read(self) -> None:
+        row = self.addresses[int(self.begun[0]) % len(self.addresses)].tolist()
+        if row[0]:
+            for slot, address in zip(self.slots, row, strict=True):
+                ctypes.memmove(slot.data_ptr(), address, slot.nbytes)
+            self.begun += 1
+
+    def wait(self) -> None:
+        self.waits += 1
 
 
 class FakeGraph:

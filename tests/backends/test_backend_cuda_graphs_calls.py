@@ -140,6 +140,7 @@ def test_an_error_of_the_launch_is_raised_and_the_next_call_replays(device: Fake
                 layout,
                 launch,
                 [([0], [x])],
+                None,
                 (),
                 [None, 7],
                 [([0], [x])],

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
+from torchdynamo.backends.cuda_graphs.pointers import Reader, cuda_reader
 from torchdynamo.hook.collector import resting
 
 Run = Callable[[list[Any]], Any]
@@ -42,6 +43,9 @@ class Device(Protocol):
 
         run: a function of one list of inputs. generators: those it draws from, besides the default one.
         """
+
+    def reader(self, slots: Sequence[torch.Tensor], index: int) -> Reader | None:
+        """Return what copies inputs to these slots in a capture, from addresses of each launch; None if it cannot."""
 
 
 class Cuda:
@@ -76,6 +80,9 @@ class Cuda:
                     graph.capture_end()
             torch.cuda.current_stream().wait_stream(side)
         return graph, results
+
+    def reader(self, slots: Sequence[torch.Tensor], index: int) -> Reader | None:
+        return cuda_reader(slots, index)
 
 
 def stream_number(index: int) -> int:

@@ -52,10 +52,10 @@ class Recording:
     ) -> None:
         self.plan, self.lane = plan, lane
         index = plan.place.index or 0
-        self.slots = Slots(inputs, fixed, plan.written)
-        self.layout = self.slots.layout
         with torch.no_grad():
-            self.slots.fill(inputs)
+            self.slots = Slots(inputs, fixed, plan.written, lambda slots: plan.device.reader(slots, index))
+        self.layout = self.slots.layout
+        plan = plan._replace(run=self.slots.reading(plan.run))
         self.retired = False  # not to be replayed any more
         self.saved_before = frozenset[int]()  # positions of inputs that the forward has saved in this lane's memory
         if plan.kind == "backward" and lane.forward is not None:
@@ -87,6 +87,7 @@ class Recording:
             self.layout,
             self.graph.replay,
             slots.groups,
+            slots.pointers(),
             self.plan.counted,
             results.template,
             results.copied,

@@ -6,34 +6,62 @@ a recording writes to a slot is copied back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 
 from torchdynamo import _native
+from torchdynamo.backends.cuda_graphs.device import Run
+from torchdynamo.backends.cuda_graphs.pointers import Reader, can_point
+
+ReaderOf = Callable[[list[torch.Tensor]], Reader | None]
 
 
 class Slots:
     """The inputs of one recording: those at `fixed` positions stay, other tensors have slots.
 
-    `layout` tells natively whether the inputs of a call fit. `inputs` are what is captured, until `release`.
+    `layout` tells natively whether the inputs of a call fit. `inputs` are what is captured, until `release`. `pointed`
+    are slots that the recording fills itself, by `reader`; the others are filled by `groups`.
     """
 
-    def __init__(self, inputs: Sequence[Any], fixed: Collection[int], written: Collection[int]) -> None:
+    def __init__(
+        self, inputs: Sequence[Any], fixed: Collection[int], written: Collection[int], reader_of: ReaderOf
+    ) -> None:
         self.layout = _native.input_layout(list(inputs), frozenset(fixed))
         self.inputs = list(inputs)
         self.memory: dict[int, torch.Tensor] = {}
         for at, value in enumerate(inputs):
             if isinstance(value, torch.Tensor) and at not in fixed:
                 self.inputs[at] = self.memory[at] = slot_for(value)
+                once(self.memory[at]).copy_(once(value))
         self.written = [at for at in written if at in self.memory]
-        self.groups = by_dtype([(at, once(slot)) for at, slot in self.memory.items() if slot.numel()])
+        self.pointed = {at: slot for at, slot in self.memory.items() if can_point(inputs[at])}
+        self.reader = reader_of([*self.pointed.values()]) if self.pointed else None
+        if self.reader is None:
+            self.pointed = {}
+        self.groups = by_dtype(
+            [(at, once(slot)) for at, slot in self.memory.items() if slot.numel() and at not in self.pointed]
+        )
 
-    def fill(self, inputs: Sequence[Any]) -> None:
-        """Copy inputs that move into their slots, as is done before each replay."""
-        for positions, slots in self.groups:
-            torch._foreach_copy_(slots, [once(inputs[at]) for at in positions])
+    def pointers(self) -> tuple[Any, ...] | None:
+        """Return what tells a launch natively where inputs lie; None if it reads none."""
+        if self.reader is None:
+            return None
+        reader = self.reader
+        return [*self.pointed], [*self.pointed.values()], reader.addresses, reader.begun, reader.width, reader.wait
+
+    def reading(self, run: Run) -> Run:
+        """Return a function to capture: it reads inputs by their pointers, and then runs."""
+        reader = self.reader
+        if reader is None:
+            return run
+
+        def read_and_run(inputs: list[Any]) -> Any:
+            reader.read()
+            return run(inputs)
+
+        return read_and_run
 
     def write_back(self, inputs: Sequence[Any]) -> None:
         """Copy what the recording has written to slots to the inputs; their versions are counted by AOTAutograd."""

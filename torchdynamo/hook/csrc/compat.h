@@ -30,6 +30,8 @@ enum { TD_KEEPS_NOTHING = 1, TD_KEEPS_LOCALS = 2, TD_STEPS_ASIDE = 3 };
 #endif
 #if PY_VERSION_HEX >= 0x030C0000
 #include <internal/pycore_interp.h>
+#else
+#include <internal/pycore_runtime.h>
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
 #include <internal/pycore_setobject.h>

@@ -44,6 +44,16 @@ static inline __attribute__((always_inline)) int td_alone(int (*what)(void *), v
 
 #define TD_COUNT(number) ((number)++)
 
+/* How often another thread than the last one has got the lock: no other has run while this is the same. */
+static inline unsigned long td_thread_turns(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyInterpreterState_Get()->ceval.gil->switch_number;
+#else
+    return _PyRuntime.ceval.gil.switch_number;
+#endif
+}
+
 static inline int td_needs_no_lock(PyObject *module)
 {
     (void)module;

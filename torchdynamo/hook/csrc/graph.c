@@ -112,8 +112,10 @@ static PyObject *call_spread(GraphObject *self, PyObject *const *args, size_t na
     }
     PyObject *few[FEW], *tail = Py_NewRef(args[nargs - 1]), *result = NULL;
     PyObject **flat = spread(args, nargs, nkeys, &total, few);
-    if (flat != NULL)
+    if (flat != NULL) {
+        td_placed_spread(tail, flat + nargs);
         result = call_fn(self, flat + 1, (size_t)total | PY_VECTORCALL_ARGUMENTS_OFFSET, keys);
+    }
     if (flat != few)
         PyMem_Free(flat);
     Py_DECREF(tail);

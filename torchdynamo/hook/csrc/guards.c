@@ -57,6 +57,7 @@ static void program_dealloc(TdProgram *self)
     program_clear(self);
     td_steps_clear(&self->steps);
     td_steps_clear(&self->late);
+    td_placed_forget(self);
     td_disarm(self);
     td_outside_free(self->outside);
     PyMem_Free(self->benign);

@@ -176,6 +176,9 @@ int td_program_run(TdProgram *program, PyObject *const *slots, PyObject *globals
 /* guards_outside.c */
 void td_outside_free(TdOutside *outside);
 
+/* guards_placed.c */
+void td_placed_forget(const TdProgram *program);
+
 /* guards_armed.c */
 void td_disarm(TdProgram *program);
 void td_costs(TdProgram *program, int *costs); /* by the caller's checks, zero at first */

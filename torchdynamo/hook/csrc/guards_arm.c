@@ -124,8 +124,7 @@ static int arm_attr(Arming *a, const TdStep *step)
 static int arm_tensor(Arming *a, const TdStep *step)
 {
     TdArm *arm = a->arm;
-    PyObject *obj = value_of(a, step->node);
-    arm->tensors[arm->n_tensors] = (TdTensorRow){step->u.tensor, obj, td_tensor_impl(obj)};
+    td_tensor_row(&arm->tensors[arm->n_tensors], step->u.tensor, value_of(a, step->node));
     arm->tensor_steps[arm->n_tensors++] = a->step;
     return 1;
 }

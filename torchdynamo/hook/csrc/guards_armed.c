@@ -13,6 +13,7 @@ void td_disarm(TdProgram *program)
     PyMem_Free(arm->segments);
     PyMem_Free(arm->tensors);
     PyMem_Free(arm->tensor_steps);
+    PyMem_Free(arm->places);
     PyMem_Free(arm->rest);
     PyMem_Free(arm->late);
     PyMem_Free(arm);
@@ -49,7 +50,7 @@ void td_arm_fit(TdArm *arm)
 {
     for (int i = 0; i < TD_AHEAD; i++) { /* so that looking ahead needs no bound */
         arm->words[arm->n_words + i] = (TdWord){(const TdRaw *)arm->values, 0};
-        arm->tensors[arm->n_tensors + i] = (TdTensorRow){NULL, NULL, NULL};
+        arm->tensors[arm->n_tensors + i] = (TdTensorRow){NULL};
     }
     arm->words = fitted(arm->words, arm->n_words + TD_AHEAD, sizeof(TdWord));
     arm->steps = fitted(arm->steps, arm->n_words, sizeof(int));
@@ -112,7 +113,10 @@ int td_arm_run(TdProgram *program, TdRun *run)
         program->missed = step;
         return -1;
     }
-    step = td_tensors_match(arm->tensors, arm->n_tensors);
+    int moved = 0;
+    step = td_tensors_match(arm->tensors, arm->n_tensors, arm->places, &moved);
+    if (TD_UNLIKELY(moved))
+        td_places_move(program->arm);
     if (TD_UNLIKELY(step >= 0))
         return td_failed(program, &program->steps.steps[arm->tensor_steps[step]]);
     for (int i = 0; i < arm->n_rest; i++)

@@ -354,6 +354,7 @@ static int run_whole(void *argument)
         settle(program);
     if (answer == 1 && program->n_bound > 0 && (whole->bound = collect(program, run->values)) == NULL)
         answer = -1;
+    td_placed_by(program, answer == 1 && run->values != program->values ? whole->bound : NULL);
     return answer;
 }
 

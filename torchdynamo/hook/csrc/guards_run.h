@@ -44,6 +44,8 @@ typedef struct TdArm {
     TdSegment *segments;
     TdTensorRow *tensors;
     int *tensor_steps;
+    const void **places; /* of the tensors, in the latest pass; NULL: they are not noted */
+    uint64_t placed;     /* another number whenever one of them is another; 0: they are not noted */
     TdStep **rest;       /* what is run as it is */
     const TdStep **late; /* likewise */
 } TdArm;
@@ -62,6 +64,10 @@ int td_outside_give(TdProgram *program, TdRun *run, TdAsking *asking);
 int td_outside_ask(TdProgram *program, TdRun *run, TdAsking *asking); /* between passes; 1, 0; -1: error */
 void td_outside_done(TdAsking *asking);
 void td_outside_costs(const TdOutside *outside, int *costs);
+
+/* guards_placed.c */
+void td_placed_by(TdProgram *program, PyObject *bound); /* a pass that held gives this to the code; NULL: nothing is known */
+void td_places_move(TdArm *arm);
 
 #define TD_AHEAD 16 /* so many rows are fetched into the cache ahead of time */
 

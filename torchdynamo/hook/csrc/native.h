@@ -33,6 +33,16 @@ int td_replays_init(PyObject *module);      /* replays.cpp: choosing which, in o
 
 extern PyTypeObject *TdGuardProgram_Type;
 
+/* Where the tensors lie that guards have just looked at, so that a graph need not look again. guards_placed.c */
+typedef struct {
+    PyObject *const *from; /* of the arguments of a graph that is called, those from here on; NULL: none */
+    uint64_t places;       /* one number for all their addresses and layouts; 0: nobody notes them */
+} TdPlaced;
+
+void td_placed_spread(PyObject *bound, PyObject *const *from); /* what guards gave is passed on, from there */
+TdPlaced td_placed(PyObject *const *args, Py_ssize_t nargs);  /* of arguments just passed, if no other thread ran since */
+void td_placed_wanted(PyObject *const *args, Py_ssize_t nargs); /* addresses of these are noted from the next call on */
+
 /* 1: the guards hold and *bound is a new tuple of what the code needs (or NULL when it needs nothing);
  * 0: they do not; -1: a Python error is set. Runs no user code, but where it asks a getter or the like. */
 int td_program_check(PyObject *program, const TdFrame *frame, PyObject **bound);

@@ -10,17 +10,6 @@ using namespace td;
 // ---- Inputs -------------------------------------------------------------------------------------------------------
 
 namespace {
-bool is_plain(const TensorImpl *impl)
-{
-    return !answers_in_python(impl) && has_plain_sizes(impl) && impl->layout() == c10::kStrided && impl->has_storage();
-}
-
-const void *address_of(const TensorImpl *impl)
-{
-    const char *start = (const char *)impl->unsafe_storage().unsafeGetStorageImpl()->data();
-    return start + impl->storage_offset() * (int64_t)impl->itemsize();
-}
-
 bool takes_lists(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t wanted, Py_ssize_t list)
 {
     if (nargs == wanted && PyList_CheckExact(args[list]))
@@ -93,11 +82,9 @@ InputLayout::~InputLayout()
             Py_DECREF((PyObject *)each.address);
 }
 
-Fit td::fit(const InputLayout &layout, PyObject *const *values, Py_ssize_t count, std::vector<Py_ssize_t> *moved)
+static Fit fit_first(const InputLayout &layout, PyObject *const *values, Py_ssize_t count, std::vector<Py_ssize_t> *moved)
 {
     Fit found = Fit::YES;
-    if (count != (Py_ssize_t)layout.inputs.size())
-        return Fit::NO;
     for (Py_ssize_t at = 0; at < count; at++) {
         const Input &input = layout.inputs[at];
         if (at + AHEAD < count)
@@ -115,6 +102,27 @@ Fit td::fit(const InputLayout &layout, PyObject *const *values, Py_ssize_t count
         else if (input.kind == Input::NUMBER ? !is_number(values[at], input.number) : values[at] != input.address)
             return Fit::NO;
     }
+    return found;
+}
+
+Fit td::fit(const InputLayout &layout, PyObject *const *values, Py_ssize_t count, std::vector<Py_ssize_t> *moved)
+{
+    return count == (Py_ssize_t)layout.inputs.size() ? fit_first(layout, values, count, moved) : Fit::NO;
+}
+
+Fit td::fit_again(InputLayout &layout, PyObject *const *values, Py_ssize_t count, const TdPlaced &seen)
+{
+    Py_ssize_t placed = seen.from != nullptr ? seen.from - values : count;
+    if (seen.places != 0 && seen.places == layout.places && placed == layout.placed &&
+        count == (Py_ssize_t)layout.inputs.size())
+        return fit_first(layout, values, placed, nullptr);
+    Fit found = fit(layout, values, count, nullptr);
+    if (found == Fit::YES && seen.places != 0) {
+        layout.places = seen.places;
+        layout.placed = placed;
+    }
+    else if (found == Fit::YES && placed < count)
+        td_placed_wanted(values, count);
     return found;
 }
 

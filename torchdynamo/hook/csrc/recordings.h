@@ -42,6 +42,8 @@ struct Input {
 struct InputLayout {
     std::vector<Input> inputs;
     std::vector<int64_t> numbers;
+    uint64_t places = 0;    // the number of addresses for which inputs fit, from `placed` on; 0: none
+    Py_ssize_t placed = 0;
     ~InputLayout();
 };
 
@@ -49,6 +51,9 @@ enum class Fit { NO, MOVED, YES };
 
 // MOVED: it would fit, but for inputs at other addresses, which are added to `moved` unless that is NULL.
 Fit fit(const InputLayout &layout, PyObject *const *values, Py_ssize_t count, std::vector<Py_ssize_t> *moved);
+
+// The same for inputs of a call, of which those that guards have just seen are looked at only where they have moved.
+Fit fit_again(InputLayout &layout, PyObject *const *values, Py_ssize_t count, const TdPlaced &seen);
 
 // ---- Results ------------------------------------------------------------------------------------------------------
 

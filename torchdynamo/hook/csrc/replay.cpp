@@ -24,8 +24,7 @@ bool td::read_positions(PyObject *list, Positions &into)
     return items && !PyErr_Occurred();
 }
 
-namespace {
-bool read_tensors(PyObject *list, Tensors &into)
+bool td::read_tensors(PyObject *list, Tensors &into)
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         if (!td_is_tensor(PyList_GET_ITEM(list, i)))
@@ -35,6 +34,7 @@ bool read_tensors(PyObject *list, Tensors &into)
     return true;
 }
 
+namespace {
 bool read_groups(PyObject *list, std::vector<Group> &into)
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
@@ -123,7 +123,9 @@ bool copied_as_it_lies(const at::Tensor &to, const at::Tensor &from, uint64_t st
     return cuda_copy()(to.data_ptr(), from.data_ptr(), to.nbytes(), DEVICE_TO_DEVICE, (void *)stream) == 0;
 }
 
-void copy_all(const Tensors &to, const Tensors &from, uint64_t stream)
+} // namespace
+
+void td::copy_all(const Tensors &to, const Tensors &from, uint64_t stream)
 {
     pybind11::gil_scoped_release no_gil;
     if (to.size() == 1 && copied_as_it_lies(to[0], from[0], stream))
@@ -135,6 +137,7 @@ void copy_all(const Tensors &to, const Tensors &from, uint64_t stream)
         at::_foreach_copy_(to, from);
 }
 
+namespace {
 // Slots have each element of an expanded input once.
 at::Tensor as_wide_as(at::Tensor input, const at::Tensor &slot)
 {
@@ -255,8 +258,11 @@ PyObject *td::replayed(Take &take, PyObject *recording, PyObject *lane, PyObject
 {
     c10::AutoGradMode no_grad(false);
     copy_in(take, inputs);
+    if (!point(take.pointers, inputs, take.stream))
+        return nullptr;
     Place *place = free_place(take);
     THPObjectPtr launched(PyObject_CallNoArgs(place != nullptr ? place->launch : take.launch));
+    take.pointers.next += (bool)launched;
     THPObjectPtr results(launched ? PyList_GetSlice(take.results, 0, PyList_GET_SIZE(take.results.get())) : nullptr);
     if (!results)
         return nullptr;
@@ -276,22 +282,23 @@ PyObject *td::replayed(Take &take, PyObject *recording, PyObject *lane, PyObject
     return results.release();
 }
 
-// take(layout, launch, moving, counted, results, copied, places, (lent, lender), (saved, saver), inputs, views, same, stream,
+// take(layout, launch, moving, pointers, counted, results, copied, places, (lent, lender), (saved, saver), inputs, views, same, stream,
 //      order, is_forward, has_rest, follows_forward)
 static PyObject *take(PyObject *, PyObject *args)
 {
     HANDLE_TH_ERRORS
-    PyObject *layout, *launch, *moving, *counted, *results, *copied, *places, *lent, *lender, *saved, *saver, *inputs, *views;
-    PyObject *same, *order;
+    PyObject *layout, *launch, *moving, *pointers, *counted, *results, *copied, *places, *lent, *lender, *saved, *saver;
+    PyObject *inputs, *views, *same, *order;
     unsigned long long stream;
     int is_forward, has_rest, follows_forward;
     auto made = std::make_unique<Take>();
-    if (!PyArg_ParseTuple(args, "OOO!OO!O!O!(OO)(OO)O!O!O!KO!ppp:take", &layout, &launch, &PyList_Type, &moving, &counted,
-                          &PyList_Type, &results, &PyList_Type, &copied, &PyList_Type, &places, &lent, &lender, &saved,
+    if (!PyArg_ParseTuple(args, "OOO!OOO!O!O!(OO)(OO)O!O!O!KO!ppp:take", &layout, &launch, &PyList_Type, &moving,
+                          &pointers, &counted, &PyList_Type, &results, &PyList_Type, &copied, &PyList_Type, &places, &lent, &lender, &saved,
                           &saver, &PyList_Type, &inputs, &PyList_Type, &views, &PyList_Type, &same, &stream,
                           &PyLong_Type, &order, &is_forward, &has_rest, &follows_forward))
         return nullptr;
-    if (in<InputLayout>(layout) == nullptr || !read_groups(moving, made->moving) || !read_positions(counted, made->counted) ||
+    if (in<InputLayout>(layout) == nullptr || !read_groups(moving, made->moving) ||
+        !read_pointers(pointers, made->pointers) || !read_positions(counted, made->counted) ||
         !read_groups(copied, made->copied) || !read_places(places, made->places) || !read_lent(lent, lender, made->lent) ||
         !read_lent(saved, saver, made->saved) || !read_pairs(inputs, made->inputs) || !read_views(views, made->views) ||
         !read_pairs(same, made->same))
@@ -327,8 +334,8 @@ static PyObject *replay(PyObject *, PyObject *const *args, Py_ssize_t nargs)
 
 static PyMethodDef replay_functions[] = {
     {"take", take, METH_VARARGS,
-     "take(layout, launch, moving, counted, results, copied, places, lent, saved, inputs, views, same, stream, order, is_forward,\n"
-     "has_rest, follows_forward) -> how a recording is replayed, as its attribute `take`."},
+     "take(layout, launch, moving, pointers, counted, results, copied, places, lent, saved, inputs, views, same, stream,\n"
+     "order, is_forward, has_rest, follows_forward) -> how a recording is replayed, as its attribute `take`."},
     {"replay", (PyCFunction)(void (*)(void))replay, METH_FASTCALL,
      "replay(recording, inputs) -> its results. Raises ValueError if it was recorded for others."},
     {nullptr, nullptr, 0, nullptr},

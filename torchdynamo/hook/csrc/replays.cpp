@@ -56,9 +56,10 @@ int overwrites(PyObject *lane, PyObject *order)
 
 enum class Says { REPLAY, NEXT, ASK_PYTHON, ERROR };
 
-Says says(Take &take, PyObject *recording, PyObject *lane, uint64_t stream, PyObject *const *inputs, Py_ssize_t count)
+Says says(Take &take, PyObject *recording, PyObject *lane, uint64_t stream, PyObject *const *inputs, Py_ssize_t count,
+          const TdPlaced &seen)
 {
-    Fit fits = fit(*in<InputLayout>(take.layout.get()), inputs, count, nullptr);
+    Fit fits = fit_again(*in<InputLayout>(take.layout.get()), inputs, count, seen);
     if (fits == Fit::NO)
         return Says::NEXT;
     int out = has_mark(lane, ABANDONED);
@@ -117,12 +118,13 @@ PyObject *played(ReplaysObject *self, PyObject *const *inputs, Py_ssize_t count)
         return turn < 0 ? nullptr : Py_NewRef(Py_None);
     Turn until_the_end{self->release};
     uint64_t current = PyLong_AsUnsignedLongLongMask(stream);
+    TdPlaced seen = td_placed(inputs, count);
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(self->recordings); at++) {
         THPObjectPtr recording(Py_NewRef(PyList_GET_ITEM(self->recordings, at)));
         THPObjectPtr holder(PyObject_GetAttr(recording, names[TAKE]));
         THPObjectPtr lane(holder ? PyObject_GetAttr(recording, names[LANE]) : nullptr);
         Take *take = lane ? in<Take>(holder) : nullptr;
-        Says what = take == nullptr ? Says::ERROR : says(*take, recording, lane, current, inputs, count);
+        Says what = take == nullptr ? Says::ERROR : says(*take, recording, lane, current, inputs, count, seen);
         if (what == Says::NEXT)
             continue;
         if (what != Says::REPLAY)

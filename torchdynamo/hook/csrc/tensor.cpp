@@ -169,20 +169,61 @@ extern "C" uint64_t td_tensor_meta_look(const TdTensorMeta *meta)
 
 extern "C" int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return matches(meta, obj); }
 
-extern "C" const void *td_tensor_impl(PyObject *tensor) { return td_is_tensor(tensor) ? impl_of(tensor) : nullptr; }
+extern "C" void td_tensor_row(TdTensorRow *row, const TdTensorMeta *meta, PyObject *tensor)
+{
+    *row = {meta, tensor};
+    if (!td_is_tensor(tensor))
+        return;
+    const TensorImpl *impl = impl_of(tensor);
+    row->impl = impl;
+    if (const auto *autograd = static_cast<const torch::autograd::AutogradMeta *>(impl->autograd_meta())) {
+        row->grad_fn = &autograd->grad_fn_;
+        row->requires_grad = &autograd->requires_grad_;
+    }
+    if (impl->has_storage())
+        row->storage = impl->unsafe_storage().unsafeGetStorageImpl();
+}
 
-extern "C" int td_tensors_match(const TdTensorRow *rows, int count)
+extern "C" int td_tensor_meta_says_all(const TdTensorMeta *meta, PyObject *tensor)
+{
+    return td_is_tensor(tensor) && is_plain(impl_of(tensor)) && meta->ndim >= 0 && meta->check_strides
+        && std::find(meta->dims.begin(), meta->dims.end(), ANY) == meta->dims.end();
+}
+
+// All lines of memory that are looked at are asked for some rows ahead.
+static inline void look_ahead(const TdTensorRow *rows, bool placed)
+{
+    const char *impl = (const char *)rows[4].impl;
+    __builtin_prefetch(rows[8].obj);
+    __builtin_prefetch(impl);
+    __builtin_prefetch(impl + 64);
+    __builtin_prefetch(impl + 128);
+    __builtin_prefetch(rows[4].grad_fn);
+    __builtin_prefetch(rows[4].requires_grad);
+    if (placed)
+        __builtin_prefetch(rows[4].storage);
+}
+
+template <bool placed> static int match_all(const TdTensorRow *rows, int count, const void **places, int *moved)
 {
     for (int i = 0; i < count; i++) {
-        const char *impl = (const char *)rows[i + 4].impl;
-        __builtin_prefetch(rows[i + 8].obj);
-        __builtin_prefetch(impl);
-        __builtin_prefetch(impl + 64);
-        __builtin_prefetch(impl + 128);
+        look_ahead(rows + i, placed);
         if (C10_UNLIKELY(!matches(rows[i].meta, rows[i].obj)))
             return i;
+        if (!placed)
+            continue;
+        const void *place = address_of(impl_of(rows[i].obj));
+        if (C10_UNLIKELY(place != places[i])) {
+            places[i] = place;
+            *moved = 1;
+        }
     }
     return -1;
+}
+
+extern "C" int td_tensors_match(const TdTensorRow *rows, int count, const void **places, int *moved)
+{
+    return places != nullptr ? match_all<true>(rows, count, places, moved) : match_all<false>(rows, count, places, moved);
 }
 
 static PyObject *tuple_of(c10::IntArrayRef dims)

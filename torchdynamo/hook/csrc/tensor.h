@@ -19,7 +19,7 @@ typedef struct TdState TdState;
 typedef struct {
     const TdTensorMeta *meta;
     PyObject *obj;
-    const void *impl; /* what it was made of when it was seen; only to have it at hand */
+    const void *impl, *grad_fn, *requires_grad, *storage; /* where these were when it was seen; only to ask for them early */
 } TdTensorRow;
 
 #ifndef TD_HOOK_ONLY
@@ -29,9 +29,12 @@ TdTensorMeta *td_tensor_meta_new(PyObject *spec);
 TdTensorMeta *td_tensor_meta_share(TdTensorMeta *meta); /* the same, to be freed once more */
 void td_tensor_meta_free(TdTensorMeta *meta);
 int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj);
-const void *td_tensor_impl(PyObject *tensor);
+void td_tensor_row(TdTensorRow *row, const TdTensorMeta *meta, PyObject *tensor);
+int td_tensor_meta_says_all(const TdTensorMeta *meta, PyObject *tensor); /* what matches is laid out like that tensor */
 uint64_t td_tensor_meta_look(const TdTensorMeta *meta); /* td_look_of() all that match, or 0: they differ */
-int td_tensors_match(const TdTensorRow *rows, int count); /* -1: all; else which does not; some rows must follow the last */
+/* -1: all; else which does not; some rows must follow the last. `places`, by row, or NULL: where they lie, which is brought
+ * up to date; *moved: one was different. */
+int td_tensors_match(const TdTensorRow *rows, int count, const void **places, int *moved);
 
 /* From (bytes, modes) as `_native.global_state()` gives. */
 TdState *td_state_new(PyObject *spec);
@@ -80,7 +83,12 @@ static inline void td_tensor_meta_free(TdTensorMeta *meta) {}
 static inline int td_tensor_matches(const TdTensorMeta *meta, PyObject *obj) { return 0; }
 static inline uint64_t td_tensor_meta_look(const TdTensorMeta *meta) { return 0; }
 static inline const void *td_tensor_impl(PyObject *tensor) { return NULL; }
-static inline int td_tensors_match(const TdTensorRow *rows, int count) { return count > 0 ? 0 : -1; }
+static inline void td_tensor_row(TdTensorRow *row, const TdTensorMeta *meta, PyObject *tensor) {}
+static inline int td_tensor_meta_says_all(const TdTensorMeta *meta, PyObject *tensor) { return 0; }
+static inline int td_tensors_match(const TdTensorRow *rows, int count, const void **places, int *moved)
+{
+    return count > 0 ? 0 : -1;
+}
 static inline TdState *td_state_new(PyObject *spec)
 {
     PyErr_SetString(PyExc_RuntimeError, "built without torch");

@@ -19,4 +19,17 @@ static inline bool has_plain_sizes(const TensorImpl *impl)
     return !impl->has_symbolic_sizes_strides() && !impl->key_set().has(DispatchKey::NestedTensor);
 }
 
+// Its elements lie in one piece of memory, by sizes and strides.
+static inline bool is_plain(const TensorImpl *impl)
+{
+    return !answers_in_python(impl) && has_plain_sizes(impl) && impl->layout() == c10::kStrided && impl->has_storage();
+}
+
+// Where the first element of such a tensor lies.
+static inline const void *address_of(const TensorImpl *impl)
+{
+    const char *start = (const char *)impl->unsafe_storage().unsafeGetStorageImpl()->data();
+    return start + impl->storage_offset() * (int64_t)impl->itemsize();
+}
+
 #endif
