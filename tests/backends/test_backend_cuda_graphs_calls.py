@@ -48,9 +48,10 @@ def functions_called(call: Callable[[], Any]) -> list[str]:
     return found
 
 
-def test_a_replay_runs_no_python_of_ours(device: FakeDevice) -> None:
+@pytest.mark.parametrize("settings", [{"backend": "cudagraphs"}, {"mode": "reduce-overhead"}])
+def test_a_replay_runs_no_python_of_ours(device: FakeDevice, settings: dict[str, Any]) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).requires_grad_(False)
-    run = torchdynamo.compile(model, mode="reduce-overhead")
+    run = torchdynamo.compile(model, **settings)
     x = torch.ones(2, 4)
     kept = [run(x) for _ in range(5)]
     launches = device.launches
@@ -59,12 +60,13 @@ def test_a_replay_runs_no_python_of_ours(device: FakeDevice) -> None:
     torch.testing.assert_close(kept, [model(x)] * 6)
 
 
-def test_a_state_that_is_written_to_counts_its_versions(device: FakeDevice) -> None:
+@pytest.mark.parametrize("settings", [{"backend": "cudagraphs"}, {"mode": "reduce-overhead"}])
+def test_a_state_that_is_written_to_counts_its_versions(device: FakeDevice, settings: dict[str, Any]) -> None:
     def step(cache: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         cache.add_(x)
         return cache, cache * 2
 
-    run, cache, x = torchdynamo.compile(step, mode="reduce-overhead"), torch.zeros(3), torch.ones(3)
+    run, cache, x = torchdynamo.compile(step, **settings), torch.zeros(3), torch.ones(3)
     for at in range(1, 8):
         before = cache._version
         same, twice = run(cache, x)

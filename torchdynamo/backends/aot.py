@@ -15,12 +15,12 @@ import torch
 import torch.fx
 from torch._guards import TracingContext
 
-from torchdynamo.backends.artifacts.aot.noting import keep_notes, noting
+from torchdynamo.backends.artifacts.aot.noting import Wrapped, keep_notes, noting
 from torchdynamo.backends.bindings import call_directly
 from torchdynamo.backends.cut_backward import cutting
 from torchdynamo.backends.ddp_buckets import by_buckets
 from torchdynamo.backends.exact_numerics import as_eager, keep_unused_draws
-from torchdynamo.backends.handoff import handoff
+from torchdynamo.backends.handoff import Handoff, handoff
 from torchdynamo.backends.in_place import write_in_place
 from torchdynamo.backends.partition import without_extra_draws
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
@@ -31,6 +31,7 @@ from torchdynamo.graph.modules import graph_module
 from torchdynamo.hook.install import Compiled
 
 Compiler: TypeAlias = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any] | None]
+Finish: TypeAlias = Callable[[Callable[..., Any], Handoff, list[Wrapped]], Callable[..., Any]]
 Decompositions: TypeAlias = Mapping[Any, Callable[..., Any]]
 
 
@@ -41,6 +42,7 @@ def aot_autograd(
     decompositions: Decompositions | Callable[[], Decompositions] | None = None,
     *,
     keep_inference_input_mutations: bool = False,
+    finish: Finish | None = None,
 ) -> Backend:
     """Return a backend whose compilers get functional graphs of ATen operators, forward and backward.
 
@@ -48,7 +50,8 @@ def aot_autograd(
     backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that compute them
     from simpler ones; a function that returns such a map is called when it is first needed. If a compiler returns None,
     its graph runs operator by operator. With `keep_inference_input_mutations`, an inference graph writes to its inputs
-    itself, by `copy_`; otherwise it returns the new contents. The backend declines graphs that make leaves of autograd
+    itself, by `copy_`; otherwise it returns the new contents. `finish` gets what AOTAutograd has made, with its parts, and
+    returns what is called instead. The backend declines graphs that make leaves of autograd
     and graphs with fused optimizer updates.
     """
 
@@ -74,6 +77,7 @@ def aot_autograd(
                 decompositions=dict(table or {}),
                 keep_inference_input_mutations=keep_inference_input_mutations,
             )
+        compiled = compiled if finish is None else finish(compiled, ready, found)
         return keep_notes("aten", ready.as_captured(compiled), ready, found)
 
     backend.__name__ = backend.__qualname__ = f"aot_autograd({getattr(fw_compiler, '__name__', 'compiler')})"

@@ -9,6 +9,7 @@ import torch.fx
 
 from torchdynamo.backends.aot import aot_autograd, operator_by_operator
 from torchdynamo.backends.cuda_graphs.device import device_of
+from torchdynamo.backends.cuda_graphs.direct import called_directly
 from torchdynamo.backends.cuda_graphs.seam import ledger_for, recorded_as_captured, recorded_operators, wanted_in
 from torchdynamo.backends.preserve import is_for_eager, leaves_inputs_alone
 from torchdynamo.backends.registry import register_backend
@@ -44,6 +45,6 @@ def cudagraphs(
     if is_for_eager(gm, example_inputs):
         return recorded_as_captured(gm, example_inputs, ledger)
     forward, backward = recorded_operators(operator_by_operator, ledger)
-    compile_graph = aot_autograd(forward, backward, keep_inference_input_mutations=True)
+    compile_graph = aot_autograd(forward, backward, keep_inference_input_mutations=True, finish=called_directly)
     compiled: Callable[..., Any] | None = compile_graph(gm, example_inputs)
     return compiled

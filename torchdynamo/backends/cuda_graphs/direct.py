@@ -15,6 +15,7 @@ from torchdynamo.backends.artifacts.artifact import CannotStore
 from torchdynamo.backends.artifacts.inductor.code import graph_of
 from torchdynamo.backends.cuda_graphs.runner import Runner
 from torchdynamo.backends.handoff import Handoff
+from torchdynamo.hook.install import Compiled
 
 
 def called_directly(compiled: Callable[..., Any], ready: Handoff, found: list[Wrapped]) -> Callable[..., Any]:
@@ -26,16 +27,22 @@ def called_directly(compiled: Callable[..., Any], ready: Handoff, found: list[Wr
     if len(found) != 1 or found[0].trains or owns or len(found[0].metadata.input_info) != len(ready.inputs):
         return compiled
     try:
-        runner, around = graph_of(found[0].run).current_callable, encode_runtime(found[0])
+        runner, around = runner_in(found[0].run), encode_runtime(found[0])
     except CannotStore:
         return compiled
-    if not isinstance(runner, Runner) or not isinstance(around, dict):
+    if runner is None or not isinstance(around, dict):
         return compiled
     otherwise = decode_runtime(around, runner.decide if is_simple(around) else runner)
     if not is_simple(around):
         return lambda *args: otherwise(list(args))
     results = [-1 if each is None else each[1] for each in around["results"]]
     return _native.DirectCall(runner.replays, otherwise, around["counted"], results)
+
+
+def runner_in(run: Any) -> Runner | None:
+    """Return what runs a recorded graph, whose kernels AOTAutograd calls, or operators. Raises CannotStore for others."""
+    found = run.fn if isinstance(run, Compiled) else graph_of(run).current_callable
+    return found if isinstance(found, Runner) else None
 
 
 def is_simple(around: dict[str, Any]) -> bool:
