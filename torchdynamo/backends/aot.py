@@ -50,9 +50,9 @@ def aot_autograd(
     backward reads, `min_cut` recomputes what is cheap. `decompositions` maps operators to functions that compute them
     from simpler ones; a function that returns such a map is called when it is first needed. If a compiler returns None,
     its graph runs operator by operator. With `keep_inference_input_mutations`, an inference graph writes to its inputs
-    itself, by `copy_`; otherwise it returns the new contents. `finish` gets what AOTAutograd has made, with its parts, and
-    returns what is called instead. The backend declines graphs that make leaves of autograd
-    and graphs with fused optimizer updates.
+    itself, by `copy_`; otherwise it returns the new contents. `finish` gets what AOTAutograd has made, with its parts,
+    and returns what is called instead. The backend declines graphs that make leaves of autograd and graphs with fused
+    optimizer updates.
     """
 
     @leaves_inputs_alone

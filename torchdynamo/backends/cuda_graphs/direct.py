@@ -40,7 +40,10 @@ def called_directly(compiled: Callable[..., Any], ready: Handoff, found: list[Wr
 
 
 def runner_in(run: Any) -> Runner | None:
-    """Return what runs a recorded graph, whose kernels AOTAutograd calls, or operators. Raises CannotStore for others."""
+    """Return what replays the recordings of what AOTAutograd calls, if anything does.
+
+    Raises CannotStore for a graph of neither Inductor nor operators.
+    """
     found = run.fn if isinstance(run, Compiled) else graph_of(run).current_callable
     return found if isinstance(found, Runner) else None
 

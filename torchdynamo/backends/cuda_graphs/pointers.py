@@ -54,10 +54,12 @@ class ReaderMemory:
     """Memory of one reader, of host and device."""
 
     def __init__(self, inputs: int, index: int) -> None:
-        self.addresses = torch.zeros(ROWS, inputs, dtype=torch.int64, pin_memory=True)
-        self.begun = torch.zeros(inputs, dtype=torch.int64, pin_memory=True)
-        self.counts = torch.zeros(inputs, dtype=torch.int64, device=f"cuda:{index}")
-        self.table = torch.zeros(inputs, 2, dtype=torch.int64, device=f"cuda:{index}")
+        place = f"cuda:{index}"
+        with torch.inference_mode(False):  # it is written to in any mode
+            self.addresses = torch.zeros(ROWS, inputs, dtype=torch.int64, device="cpu", pin_memory=True)
+            self.begun = torch.zeros(inputs, dtype=torch.int64, device="cpu", pin_memory=True)
+            self.counts = torch.zeros(inputs, dtype=torch.int64, device=place)
+            self.table = torch.zeros(inputs, 2, dtype=torch.int64, device=place)
 
 
 class CudaReader:
@@ -71,7 +73,7 @@ class CudaReader:
         torch.cuda.synchronize(index)  # its last user's launches are done
         self.memory = spare.pop() if spare else ReaderMemory(len(slots), index)
         self.addresses, self.begun = self.memory.addresses, self.memory.begun
-        table = torch.tensor([[each.data_ptr(), each.nbytes // self.width] for each in slots])
+        table = torch.tensor([[each.data_ptr(), each.nbytes // self.width] for each in slots], device="cpu")
         self.memory.table.copy_(table)
         self.memory.counts.zero_()
         self.addresses[0] = table[:, 0]

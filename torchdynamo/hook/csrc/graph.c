@@ -115,6 +115,7 @@ static PyObject *call_spread(GraphObject *self, PyObject *const *args, size_t na
     if (flat != NULL) {
         td_placed_spread(tail, flat + nargs);
         result = call_fn(self, flat + 1, (size_t)total | PY_VECTORCALL_ARGUMENTS_OFFSET, keys);
+        td_placed_spread(NULL, NULL);
     }
     if (flat != few)
         PyMem_Free(flat);

@@ -33,7 +33,7 @@ void td_placed_forget(const TdProgram *program)
 
 void td_placed_spread(PyObject *bound, PyObject *const *from)
 {
-    latest.from = latest.bound == bound ? from : NULL;
+    latest.from = bound != NULL && latest.bound == bound ? from : NULL;
     latest.bound = NULL; /* it is passed on once: afterwards, anything may have happened */
 }
 

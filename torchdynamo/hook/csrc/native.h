@@ -39,7 +39,7 @@ typedef struct {
     uint64_t places;       /* one number for all their addresses and layouts; 0: nobody notes them */
 } TdPlaced;
 
-void td_placed_spread(PyObject *bound, PyObject *const *from); /* what guards gave is passed on, from there */
+void td_placed_spread(PyObject *bound, PyObject *const *from); /* what guards gave is passed on, from there; NULL: no more */
 TdPlaced td_placed(PyObject *const *args, Py_ssize_t nargs);  /* of arguments just passed, if no other thread ran since */
 void td_placed_wanted(PyObject *const *args, Py_ssize_t nargs); /* addresses of these are noted from the next call on */
 
