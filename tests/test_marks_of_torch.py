@@ -470,6 +470,12 @@ def test_fail_on_recompile_says_what_changed() -> None:
             compiled(X.double())
 
 
+def test_a_reason_for_disabling_is_told() -> None:
+    noted = torch.compiler.disable(lambda x: x, reason="it talks")
+    with pytest.raises(exc.Unsupported, match=r"torch.compiler.disable\): it talks\."):
+        torchdynamo.compile(lambda x: noted(x) + 1, backend="eager", fullgraph=True)(X)
+
+
 def test_a_stance_with_a_backend() -> None:
     """What is compiled for either backend stays apart, continuations too, and is used again."""
 

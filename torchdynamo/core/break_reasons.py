@@ -158,7 +158,7 @@ BREAKS = (
         "TD119",
         "disabled function",
         "{name} is disabled",
-        "{name} is marked to run as plain Python (by torchdynamo.disable or torch.compiler.disable).",
+        "{name} is marked to run as plain Python (by torchdynamo.disable or torch.compiler.disable){said}.",
         "Remove the mark, or call {name} before or after the compiled function.",
     ),
     Reason(
