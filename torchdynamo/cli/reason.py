@@ -23,7 +23,13 @@ BLOCK = re.compile(r"^```python\n.*?^```\n", re.MULTILINE | re.DOTALL)
 
 def fields_of(written: str) -> dict[str, str]:
     """Return the fields of the message that a reason's file fills in, for the program that it shows."""
-    return {"name": "it", "type": "value", "what": "the details", "said": "", **dict(FIELD.findall(BLOCK.sub("", written)))}
+    return {
+        "name": "it",
+        "type": "value",
+        "what": "the details",
+        "said": "",
+        **dict(FIELD.findall(BLOCK.sub("", written))),
+    }
 
 
 def programs_of(written: str) -> list[str]:

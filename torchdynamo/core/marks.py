@@ -81,3 +81,9 @@ def graph_break() -> None:
 def is_compiling() -> bool:
     """Return False; in code that is being captured, True (capture answers without calling this)."""
     return False
+
+
+def why_disabled(fn: Any) -> str:
+    """Return what `torch.compiler.disable(reason=...)` has said of a function, as the end of a sentence."""
+    said = getattr(fn, "_torchdynamo_disable_msg", None)
+    return "" if said is None else f": {said}"

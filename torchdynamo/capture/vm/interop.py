@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 Verdict = Callable[["Machine", Known, list[Value], dict[str, Value]], Value]
 
 
-def disabled(fn: Any, name: str) -> Break:
-    """Return the break at a disabled function, with what `torch.compiler.disable(reason=...)` has said of it."""
-    said = getattr(fn, "_torchdynamo_disable_msg", None)
-    return Break("disabled function", name=name, said="" if said is None else f": {said}")
-
-
 def call_disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a function that is disabled for torch._dynamo: torch's own with a model are inlined, others end the graph.
 
@@ -54,7 +48,7 @@ def call_disabled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, V
         if fn.source is not None:
             vm.guard(fn.source, "ID_MATCH", fn.obj)
         return vm.inline(Known(meant), args, kwargs)
-    raise disabled(fn.obj, fn.obj.__qualname__)
+    raise Break("disabled function", name=fn.obj.__qualname__, said=marks.why_disabled(fn.obj))
 
 
 @model.function(marks.graph_break)
@@ -68,7 +62,7 @@ model.enters(Compiled)(enter_singleton)
 def call_compiled(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value], direct: bool) -> Value:
     """Call a function compiled by us: what it was made of is inlined. A disabled one ends the graph."""
     if fn.obj in marks.DISABLED or not fn.obj.callback:
-        raise disabled(fn.obj, called(fn.obj))
+        raise Break("disabled function", name=called(fn.obj), said=marks.why_disabled(fn.obj))
     inner = vm.constant(fn.obj.fn) if fn.source is None else wrap(vm, fn.obj.fn, Source("attr", fn.source, "fn"))
     return vm.call(inner, args, kwargs)
 
@@ -194,7 +188,7 @@ def call_marked(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Val
     if reason is not None:
         return (call_leaf if hasattr(obj, LEAF) else inline_or_emit)(vm, fn, args, kwargs)
     if obj in marks.DISABLED:
-        raise disabled(obj, obj.__qualname__)
+        raise Break("disabled function", name=obj.__qualname__, said=marks.why_disabled(obj))
     if obj in marks.DISALLOWED:
         raise Break("disallowed function", name=called(obj))
     if obj in marks.CONSTANT:
@@ -216,7 +210,7 @@ def call_leaf(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, Value
     Inductor has no code for such a call. In older versions of torch it would run while it is captured.
     """
     if vm.builder.may_end or LEAF_RUNS_FAKE not in fn.obj.__globals__:
-        raise disabled(fn.obj, called(fn.obj))
+        raise Break("disabled function", name=called(fn.obj), said=marks.why_disabled(fn.obj))
     return emit_call(vm, fn, args, kwargs)
 
 
@@ -283,7 +277,7 @@ def call_forbidden(vm: Machine, fn: Known, args: list[Value], kwargs: dict[str, 
     Functions that set torch.compile's stance are marked, too: they end the graph, and what they call is compiled.
     """
     if fn.obj.__code__ is UNDER_A_STANCE or (fn.obj.__module__ or "").startswith("torch."):
-        raise disabled(fn.obj, called(fn.obj))
+        raise Break("disabled function", name=called(fn.obj), said=marks.why_disabled(fn.obj))
     raise ForbiddenFunction(f"{called(fn.obj)} is marked by forbid_in_graph, and a compiled function calls it")
 
 
