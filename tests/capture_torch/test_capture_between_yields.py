@@ -15,7 +15,7 @@ import torch
 from counting import Counting
 
 import torchdynamo
-from torchdynamo.bytecode.versions import OUTLINES
+from torchdynamo.bytecode.versions import EXIT_SLOTS, OUTLINES
 
 pytestmark = pytest.mark.skipif(not OUTLINES, reason="generators stay Python on this version")
 
@@ -486,7 +486,8 @@ def test_between_yields(fn: Callable[..., Any], graphs: int) -> None:
     compiled = torchdynamo.compile(fn, backend=backend, dynamic=False)
     expected = outcome(fn)
     assert outcome(compiled)[-1] == expected[-1]
-    assert len(backend.graphs) >= graphs
+    if fn is not in_with or EXIT_SLOTS == 1:  # else it stays Python (docs/limits.md)
+        assert len(backend.graphs) >= graphs
     assert outcome(compiled) == expected
 
 

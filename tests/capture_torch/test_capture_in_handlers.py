@@ -229,3 +229,121 @@ def test_texts_of_exceptions_that_were_there() -> None:
     error.__context__ = ValueError(1)
     expected = texts(error, X)
     assert str(torchdynamo.compile(texts, backend="eager")(error, X)) == str(expected)
+
+
+def caught_with_another(x, n):
+    try:
+        y = x + 1
+        torchdynamo.graph_break()
+        boom(n)
+        return y
+    except ValueError as error:
+        torchdynamo.graph_break()
+        x = x * 2
+        torchdynamo.graph_break()
+        raise KeyError(n) from error
+    finally:
+        torchdynamo.graph_break()
+
+
+def loops_where_it_is_caught(x, n):
+    made = []
+    try:
+        y = x + 1
+        torchdynamo.graph_break()
+        boom(n)
+    except ValueError:
+        for i in range(3):
+            torchdynamo.graph_break()
+            made.append(y + i)
+            for j in range(2):
+                torchdynamo.graph_break()
+                y = y + j
+        if n == 2:
+            raise
+    return made
+
+
+def waits_where_it_is_caught(x, n):
+    def made():
+        for i in range(2):
+            try:
+                y = x + i
+                boom(n)
+                yield y
+            except ValueError:
+                yield y * 2
+                y = y + 1
+                yield y
+                if n == 2:
+                    raise
+            finally:
+                yield x * 3
+
+    return [each + 1 for each in made()]
+
+
+def raised_on(x, n):
+    try:
+        try:
+            torchdynamo.graph_break()
+            boom(n)
+            return x + 1
+        except ValueError:
+            y = x + 1
+            torchdynamo.graph_break()
+            raise
+    except ValueError:
+        torchdynamo.graph_break()
+        if n == 2:
+            raise RuntimeError from None
+        return y + 2
+    finally:
+        x = x * 2
+        torchdynamo.graph_break()
+
+
+def branches_where_it_is_caught(x, n):
+    try:
+        y = x.sum()
+        if y > 0:
+            boom(n)
+        return y
+    except ValueError:
+        x = x + 1
+        if x.sum() > 0:
+            if n == 2:
+                raise
+            return x
+        return y
+
+
+class Breaks(torch.nn.Module):
+    def forward(self, x, n):
+        x = x + 1
+        torchdynamo.graph_break()
+        boom(n)
+        return x
+
+
+breaks = Breaks()
+
+
+def caught_of_a_module(x, n):
+    try:
+        return breaks(x * 2, n)
+    except ValueError as error:
+        raise KeyError(n) from error
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        *(caught_with_another, loops_where_it_is_caught, waits_where_it_is_caught, raised_on),
+        *(branches_where_it_is_caught, caught_of_a_module),
+    ],
+)
+def test_what_reaches_a_handler_at_a_break(fn: Callable[..., Any]) -> None:
+    compiled = torchdynamo.compile(fn, backend="eager")
+    for n in (0, 0, 1, 1, 2, 2):
+        assert outcome(compiled, n) == outcome(fn, n)

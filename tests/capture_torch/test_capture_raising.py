@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -149,6 +150,8 @@ def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.fn.__name__)
 def test_one_graph_and_what_is_raised(case: Row, backend: str) -> None:
+    if case.fn is all_or_any_of_several and sys.version_info >= (3, 14):
+        pytest.skip("this version makes a loop with a branch of all() (docs/limits.md)")
     compiled = torchdynamo.compile(case.fn, backend=backend, fullgraph=True)
     for args in (case.good, case.bad, case.good, case.bad):
         assert_alike(outcome(case.fn, args), outcome(compiled, args))

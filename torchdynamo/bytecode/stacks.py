@@ -14,6 +14,7 @@ Stack = tuple[Slot, ...]
 VALUE = "value"
 NULL = "null"  # beside a callable
 UNKNOWN = "unknown"  # an object or NULL, depending on what was looked up
+PLACE = "place"  # that of a raising instruction, which a handler finds below the exception, where it is no object
 # ("method", i): NULL if instruction i, which looks a method up, is written as a plain lookup with a NULL beside it.
 # ("slot", i): what was in this place at the start.
 
@@ -48,7 +49,7 @@ def stacks(
         waiting += after(code, index, stack, effects)
         region = code.lookup(index)
         if region is not None:
-            waiting.append((region.handler, (*stack[: region.depth], *[VALUE] * pushed(region))))
+            waiting.append((region.handler, (*stack[: region.depth], *pushed_by(region))))
     return found
 
 
@@ -57,12 +58,19 @@ def pushed(region: Region) -> int:
     return 1 + region.lasti if versions.EXCEPTION_TABLE else 2 * versions.EXCEPTION_SLOTS
 
 
+def pushed_by(region: Region) -> list[Slot]:
+    """Return what the handler of a region finds above the region's stack."""
+    return [PLACE, VALUE] if region.lasti and versions.PLACES_ARE_TAGGED else [VALUE] * pushed(region)
+
+
 def met(one: Slot, other: Slot) -> Slot:
     """Return what a slot is where two ways meet."""
     if one == other:
         return one
-    objects = all(each == VALUE or each[0] == "slot" for each in (one, other))
-    return VALUE if objects else UNKNOWN
+    objects = all(each in (VALUE, PLACE) or each[0] == "slot" for each in (one, other))
+    if not objects:
+        return UNKNOWN
+    return PLACE if PLACE in (one, other) else VALUE
 
 
 def after(code: Code, index: int, stack: Stack, effects: Mapping[str, Effect]) -> list[tuple[int, Stack]]:

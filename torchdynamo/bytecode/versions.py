@@ -69,6 +69,9 @@ EXIT_DEPTH = 2 * EXCEPTION_SLOTS + EXCEPTION_TABLE + EXIT_SLOTS
 SPECIAL_METHODS: list[str] = list(getattr(opcode, "_special_method_names", ()))
 # Constants that have instructions of their own.
 COMMON_CONSTANTS: list[Any] = list(getattr(opcode, "_common_constants", (AssertionError,)))
+# Where a handler finds the raising instruction on the stack, it is no object: only RERAISE can read it, and nothing can
+# be called with it or keep it in a variable.
+PLACES_ARE_TAGGED = V314
 # CALL_FUNCTION_EX has a slot for keywords also where there are none, and NULL in it then.
 EX_HAS_KEYWORDS = V314
 

@@ -148,7 +148,7 @@ class Exit:
             self.shape = self.shape[: region.depth]
             if len(self.below) < region.depth:
                 raise Restart(-1)
-            emit.items += setups.handled(region.depth)
+            emit.items += [*setups.handled(region.depth), *setups.with_object_for_place(region.lasti)]
             self.after(region.handler, region.depth, 2 if region.lasti else 1)
 
     def step(self, instruction: Instruction, needed: int, region: RegionStart | None) -> None:

@@ -8,7 +8,7 @@ the way on which it was left and a tuple of what it has changed; for a `return`,
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
@@ -22,7 +22,7 @@ from torchdynamo.bytecode.flow import FINAL, successors, target
 from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label, RegionEnd, RegionStart, with_regions
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.bytecode.stacks import NULL, UNKNOWN, Effect, UnknownEffect, plain_lookup, reaching, stacks
+from torchdynamo.bytecode.stacks import NULL, PLACE, UNKNOWN, Effect, UnknownEffect, plain_lookup, reaching, stacks
 from torchdynamo.capture.interpreter import MANY, OPS
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.operands import COUNTED
@@ -40,6 +40,7 @@ class WayOut(NamedTuple):
     given: tuple[int, ...]  # places on the stack whose contents the part returns; others are as they were
     names: tuple[str, ...]  # variables that the part returns
     unsure: frozenset[str]  # those among them that may be unset: Unset stands for them
+    places: frozenset[int]  # places on the stack where there may be no object: a number is returned in its stead
 
 
 class Outlined(NamedTuple):
@@ -147,7 +148,8 @@ def make(code: CodeType, place: PartPlace) -> Outlined:
             for depth, slot in enumerate(found[index])
             if not shape[depth] and (depth >= below or slot != ("slot", depth))
         )
-        ways.append(WayOut(index, shape, tuple(given), *variables(index, touched)))
+        places = frozenset(depth for depth, slot in enumerate(found[index]) if slot == PLACE)
+        ways.append(WayOut(index, shape, tuple(given), *variables(index, touched), places))
     writer = PartWriter(code, place, names, unsure, ways, reaching(found, ends))
     made = writer.code()
     _native.called_last(made, True, None, True)
@@ -258,7 +260,7 @@ class PartWriter:
         def emit(op: str, arg: Any = None) -> None:
             made.append(Instruction(op, arg, position))
 
-        put_away(emit, way.stack)
+        put_away(emit, way.stack, way.places)
         emit("LOAD_CONST", number)
         for depth in way.given:
             emit("LOAD_FAST", f"__stack{depth}")
@@ -270,9 +272,12 @@ class PartWriter:
         return made + after
 
 
-def put_away(emit: Callable[..., None], stack: tuple[bool, ...]) -> None:
-    """Emit instructions that put what is on the stack into temporaries."""
+def put_away(emit: Callable[..., None], stack: tuple[bool, ...], places: Collection[int] = ()) -> None:
+    """Emit instructions that put what is on the stack into temporaries, and a number for what may be no object."""
     for depth, null in reversed([*enumerate(stack)]):
+        if depth in places:
+            emit("POP")
+            emit("LOAD_CONST", 0)
         if not null:
             emit("STORE_FAST", f"__stack{depth}")
             continue

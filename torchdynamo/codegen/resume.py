@@ -20,7 +20,7 @@ from torchdynamo.bytecode.flow import reachable, successors
 from torchdynamo.bytecode.instruction import CALLS, Code, Instruction, Item, Label
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.codegen.setups import Setups, raised_again, setups_at
+from torchdynamo.codegen.setups import Setups, raised_again, raising_without_place, setups_at
 from torchdynamo.codegen.unbound_cells import checked
 from torchdynamo.core.signals import Restart
 from torchdynamo.graph.tracebacks import Above
@@ -235,7 +235,7 @@ def rest_of_frame(code: CodeType, items: list[Item], names: tuple[str, ...], way
 def given(code: CodeType, items: list[Item], names: tuple[str, ...], name: str | None = None) -> CodeType:
     """Return the code of a function like `code` that takes these as positional arguments, and all its cells as free."""
     return assemble(
-        items,
+        raising_without_place(items),
         code,
         name=name,
         argnames=names,

@@ -1,10 +1,15 @@
-"""The block stack in continuations: they begin with the handlers on it that were there where a frame was left."""
+"""Handlers in continuations: the block stack, and where an exception was raised.
+
+Where handlers are on a block stack, continuations begin with those that were there where a frame was left. Where the place
+of the raising instruction, which a handler finds on the stack, is no object (`versions.PLACES_ARE_TAGGED`), continuations
+are given one in its stead, and raise without.
+"""
 
 from __future__ import annotations
 
 from torchdynamo.bytecode.handlers import handlers, is_handler
 from torchdynamo.bytecode.instruction import Code, Instruction, Item, Label
-from torchdynamo.bytecode.versions import EXCEPTION_TABLE
+from torchdynamo.bytecode.versions import EXCEPTION_TABLE, PLACES_ARE_TAGGED
 from torchdynamo.core.signals import Restart
 
 Setups = tuple[tuple[int, Label], ...]
@@ -68,4 +73,23 @@ def handled(depth: int) -> list[Item]:
         Instruction("POP"),
         Instruction("POP_EXCEPT"),
         Instruction("LOAD_FAST", f"__stack{depth}"),
+    ]
+
+
+def with_object_for_place(lasti: bool) -> list[Item]:
+    """Return instructions at a handler that put an object in the stead of a tagged place below the exception."""
+    if not (lasti and PLACES_ARE_TAGGED):
+        return []
+    return [Instruction("SWAP", 2), Instruction("POP"), Instruction("LOAD_CONST", 0), Instruction("SWAP", 2)]
+
+
+def raising_without_place(items: list[Item]) -> list[Item]:
+    """Return the items with re-raises that read no place, where they would take an object for a tagged one."""
+    if not PLACES_ARE_TAGGED:
+        return items
+    return [
+        Instruction("RERAISE", 0, item.position, item.offset)
+        if isinstance(item, Instruction) and item.op == "RERAISE"
+        else item
+        for item in items
     ]

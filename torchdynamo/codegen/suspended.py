@@ -19,6 +19,7 @@ from torchdynamo.capture.vm.self_inspection import inspects_itself
 from torchdynamo.codegen import resume
 from torchdynamo.codegen.outline import KINDS, Kind, NotOutlined, PartPlace, WayOut, effects, part, put_away
 from torchdynamo.codegen.part_calls import PartCalls
+from torchdynamo.codegen.setups import with_object_for_place
 
 
 class Wait(NamedTuple):
@@ -166,7 +167,7 @@ class Rewriting:
         found = stacks(self.code, index, entry, lambda each: each not in inside, effects())
         self.store(tuple(slot == NULL for slot in found[wait.resumed]), wait.resumed)
         if start is not None and region is not None:
-            self.items.append(start.handler)
+            self.items += [start.handler, *with_object_for_place(region.lasti)]
             self.store((*way.stack[: region.depth], *[False] * (1 + region.lasti)), region.handler)
 
     def copy(self, wait: Wait) -> None:

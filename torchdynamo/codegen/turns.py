@@ -16,6 +16,7 @@ from torchdynamo.codegen import resume
 from torchdynamo.codegen.dynamism_across_breaks import record_returned
 from torchdynamo.codegen.outline import KINDS, Kind, NotOutlined, Outlined, PartPlace, WayOut, part
 from torchdynamo.codegen.part_calls import PartCalls
+from torchdynamo.codegen.setups import with_object_for_place
 from torchdynamo.core.signals import Restart
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def write(leaving: Exit, turn: Outlined) -> None:
         emit.op("DELETE_FAST", f"__stack{len(shape) - 1}")
         behind(leaving, turn, code.targets[first.arg], shape[:-1])
     if region is not None:
-        emit.items.append(handler)
+        emit.items += [handler, *with_object_for_place(region.lasti)]
         results = 2 if region.lasti else 1
         for depth in reversed(range(region.depth, region.depth + results)):
             emit.op("STORE_FAST", f"__stack{depth}")
