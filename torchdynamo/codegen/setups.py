@@ -1,8 +1,8 @@
 """Handlers in continuations: the block stack, and where an exception was raised.
 
-Where handlers are on a block stack, continuations begin with those that were there where a frame was left. Where the place
-of the raising instruction, which a handler finds on the stack, is no object (`versions.PLACES_ARE_TAGGED`), continuations
-are given one in its stead, and raise without.
+Where handlers are on a block stack, continuations begin with those that were there where a frame was left. Where the
+place of the raising instruction, which a handler finds on the stack, is no object (`versions.PLACES_ARE_TAGGED`),
+continuations are given one in its stead, and raise without.
 """
 
 from __future__ import annotations
