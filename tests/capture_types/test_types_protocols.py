@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import heapq
 import inspect
 import itertools
 import math
@@ -427,6 +428,29 @@ class LongDict(dict):
     def __len__(self):
         self.asked = (*self.asked, "len")
         return 7
+
+
+class Ranked:
+    """Write down which comparisons are made."""
+
+    asked: list[str] = []
+
+    def __lt__(self, other):
+        Ranked.asked.append("lt")
+        return False
+
+    def __gt__(self, other):
+        Ranked.asked.append("gt")
+        return False
+
+
+@case
+def the_largest_of_a_heap(x):
+    """One is looked for by `max`, whose comparison is `>`."""
+    Ranked.asked = []
+    first, second = Ranked(), Ranked()
+    found = heapq.nlargest(1, [first, second]) + heapq.nsmallest(1, [first, second])
+    return x, [each is first for each in found], list(Ranked.asked), heapq.nlargest(1, []), heapq.nlargest(2, [1, 3, 2])
 
 
 class Operand:

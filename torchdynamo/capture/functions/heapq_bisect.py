@@ -73,9 +73,17 @@ def insort_left(a, x, lo=0, hi=None, *, key=None):
 
 @polyfill(heapq.nlargest)
 def nlargest(n, iterable, key=None):
+    if n == 1:
+        nothing = object()
+        best = max(iter(iterable), default=nothing, key=key)
+        return [] if best is nothing else [best]
     return sorted(iterable, key=key, reverse=True)[: max(n, 0)]
 
 
 @polyfill(heapq.nsmallest)
 def nsmallest(n, iterable, key=None):
+    if n == 1:
+        nothing = object()
+        best = min(iter(iterable), default=nothing, key=key)
+        return [] if best is nothing else [best]
     return sorted(iterable, key=key)[: max(n, 0)]
