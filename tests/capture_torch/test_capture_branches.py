@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torchdynamo
+from torchdynamo.bytecode import versions
 from torchdynamo.errors import Unsupported
 
 A = torch.arange(6.0).reshape(2, 3) / 3
@@ -147,6 +148,8 @@ def test_one_graph_for_all_ways(fn: Any, backend: str) -> None:
         graphs.append(gm)
         return torchdynamo.optimizations.BACKENDS[backend](gm, inputs)
 
+    if fn is in_a_with and not versions.EXCEPTION_TABLE:
+        pytest.skip("each way leaves the block by itself there: Python has it twice in the code")
     compiled = torchdynamo.compile(fn, backend=counting, fullgraph=True)
     for a, b in pairs():
         assert all(map(torch.equal, results(fn, a, b), results(compiled, a, b)))

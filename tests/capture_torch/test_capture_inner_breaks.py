@@ -136,7 +136,7 @@ def fails(x, how):
     return y * 3
 
 
-@program(5 if OUTLINES else 3)
+@program(5)
 def with_handlers(x):
     found = []
     for_all = ("caught inside", "caught outside", "by the call")

@@ -75,7 +75,7 @@ def bytes_changed(x):
         parts,
         copy.deepcopy(box) is box,
         b"".join([box, b"q"]),
-        int.from_bytes(box[:2]),
+        int.from_bytes(box[:2], "big"),
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from following import check
 
 import torchdynamo
+from torchdynamo.bytecode import versions
 
 X = torch.arange(4.0)
 
@@ -201,6 +202,8 @@ def within(x: Any, nodes: Any) -> Any:
 @pytest.mark.parametrize("fn", [still_there, within, no_longer_there])
 def test_what_a_variable_holds_lives_on_after_a_break(fn: Any) -> None:
     """Until the function returns, whether something reads it or not."""
+    if fn is no_longer_there and not versions.ONE_FRAME_SHOWN:
+        pytest.skip("what is alive at a break dies with the function there")
     compiled = torchdynamo.compile(fn, backend="eager")
     for _ in range(2):
         assert str(compiled(X, [Node(1), Node(2)])) == str(fn(X, [Node(1), Node(2)]))

@@ -103,6 +103,8 @@ CACHES: list[int] = (
 
 # A call of a generator or coroutine runs its frame up to RETURN_GENERATOR; before, nothing of it.
 CALL_BEGINS_GENERATOR = V311
+# OrderedDict.pop and popitem ask a subclass for the item, and to delete it.
+ORDERED_POP_ASKS = not V311
 # What is said of a variable that is not set: of the function's own, and of one of a function around it.
 UNBOUND = (
     "cannot access local variable {!r} where it is not associated with a value"

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any
 
 from torchdynamo.bytecode.percode import PerCode
-from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.bytecode.qualnames import lasting_name
 
 _known: PerCode[str] = PerCode()
 
@@ -27,7 +27,7 @@ def hash_of(code: CodeType) -> str:
 def _parts(code: CodeType) -> tuple[Any, ...]:
     return (
         *(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags),
-        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_name, qualname_of(code)),
+        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_name, lasting_name(code)),
         *(code.co_stacksize, code.co_filename, code.co_firstlineno, list(code.co_lines())),
         getattr(code, "co_linetable", b""),
         getattr(code, "co_exceptiontable", b""),

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-from torchdynamo.bytecode.qualnames import qualname_of
+from torchdynamo.bytecode.qualnames import lasting_name, qualname_of
 from torchdynamo.cache.store import files, places
 from torchdynamo.codegen import resume
 
@@ -56,7 +56,7 @@ def drop(root: Path, code: CodeType, kind: str) -> None:
 def path_of(root: Path, code: CodeType, text: str) -> Path:
     """Return the file of a note on a function."""
     kind = next((each for each in KINDS if text.startswith(each)), "fault")
-    name = "\0".join((code.co_filename, qualname_of(code), kind)).encode("utf-8", "replace")
+    name = "\0".join((code.co_filename, lasting_name(code), kind)).encode("utf-8", "replace")
     return places.notes_in(root) / f"{hashlib.blake2b(name, digest_size=16).hexdigest()}.json"
 
 

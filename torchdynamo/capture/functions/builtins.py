@@ -37,17 +37,17 @@ def len_(vm: Machine, obj: Value) -> Value:
     return vm.length(obj)
 
 
-def attribute_name(vm: Machine, name: Value) -> str:
-    """Return the name of an attribute as a str. Raises Python's TypeError for what is no string."""
+def attribute_name(vm: Machine, name: Value, taker: Any, *rest: Value) -> str:
+    """Return the name of an attribute as a str. Raises what `taker(obj, name, *rest)` raises for what is no string."""
     text = vm.known(plainly(vm, name), "attribute name")
     if not isinstance(text, str):
-        vm.run_pure(getattr, [NONE, Known(text)], {})
+        vm.run_pure(taker, [NONE, Known(text), *rest], {})
     return str(text)
 
 
 @function(getattr)
 def getattr_(vm: Machine, obj: Value, name: Value, *default: Value) -> Value:
-    text = attribute_name(vm, name)
+    text = attribute_name(vm, name, getattr)
     if not default:
         return vm.getattr(obj, text)
     found = vm.has_attribute(obj, text)
@@ -56,18 +56,18 @@ def getattr_(vm: Machine, obj: Value, name: Value, *default: Value) -> Value:
 
 @function(hasattr)
 def hasattr_(vm: Machine, obj: Value, name: Value) -> Value:
-    return boolean(vm.has_attribute(obj, attribute_name(vm, name)) is not None)
+    return boolean(vm.has_attribute(obj, attribute_name(vm, name, hasattr)) is not None)
 
 
 @function(setattr)
 def setattr_(vm: Machine, obj: Value, name: Value, value: Value) -> Value:
-    vm.setattr(obj, attribute_name(vm, name), value)
+    vm.setattr(obj, attribute_name(vm, name, setattr, NONE), value)
     return NONE
 
 
 @function(delattr)
 def delattr_(vm: Machine, obj: Value, name: Value) -> Value:
-    vm.delattr(obj, attribute_name(vm, name))
+    vm.delattr(obj, attribute_name(vm, name, delattr))
     return NONE
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+from torchdynamo.bytecode import versions
 from torchdynamo.capture.types.items import each_item, items_of, items_to_write, push_items, store_under
 from torchdynamo.capture.types.keys import key_error
 from torchdynamo.capture.types.mapping import check_keys, equal
 from torchdynamo.capture.vm.call import apply
 from torchdynamo.capture.vm.heap import Entity
+from torchdynamo.capture.vm.lookup import guarded_slot
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import MODELS, Emitter, models, rebuilds, replays
 from torchdynamo.core.signals import Break
@@ -65,6 +67,23 @@ def past_order(name: str) -> None:
 
 for _name in ("__setitem__", "__delitem__", "pop", "popitem", "setdefault", "clear", "update"):
     past_order(_name)
+
+
+def by_operators(name: str) -> None:
+    """Register a method that takes an item out as a break for classes with operators of their own: it asks those."""
+    row = MODELS[collections.OrderedDict, name]
+
+    def taken(vm: Machine, self: Object, /, *args: Value, **kwargs: Value) -> Value:
+        asked = ("__contains__", "__getitem__", "__delitem__")
+        if any(guarded_slot(vm, self.pytype, each)[0] != "model" for each in asked):
+            raise Break("unsupported method", name=name, type=self.pytype.__name__)
+        return apply(vm, row, getattr(collections.OrderedDict, name), [self, *args], kwargs)
+
+    models(collections.OrderedDict, name)(taken)
+
+
+for _name in ("pop", "popitem") if versions.ORDERED_POP_ASKS else ():
+    by_operators(_name)
 
 
 @rebuilds(collections.OrderedDict)
