@@ -16,7 +16,7 @@ from torchdynamo.core.reasons import LINK, REASONS, SKIPS, Reason, find, hint, m
 from torchdynamo.core.unsupported_text import unsupported_text
 
 PACKAGE = Path(torchdynamo.__file__).parent
-FIELDS = {"name", "type", "what"}
+FIELDS = {"name", "type", "what", "said"}
 NAMERS = ("Break", "Why", "Rule")  # what takes the id of a reason as its first argument
 ENDINGS = ("explained", "pointer")  # functions of a text that take the id as their last argument
 
