@@ -108,7 +108,7 @@ def test_a_graph_that_cannot_be_recorded_is_said_so(tmp_path, monkeypatch) -> No
 @pytest.mark.parametrize(
     ("name", "status", "said"),
     [
-        ("wrong", 1, "gives wrong results: .*Mismatched elements"),
+        pytest.param("wrong", 1, "gives wrong results: .*Mismatched elements", marks=pytest.mark.long),
         pytest.param("raising", 1, "raises: .*OverflowError: a relu ran", marks=pytest.mark.long),
         ("deadly", 1, "ends the process: SIGKILL"),
         pytest.param("detached", 1, "gives wrong results: 0 gradients for eager's 1", marks=pytest.mark.long),

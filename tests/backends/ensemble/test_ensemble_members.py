@@ -32,8 +32,18 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("constants", [False, True])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "constants"),
+    [
+        ("mlp", False),
+        ("conv", True),
+        ("encoder", False),
+        *(
+            pytest.param(*others, marks=pytest.mark.long)
+            for others in [("mlp", True), ("conv", False), ("encoder", True)]
+        ),
+    ],
+)
 def test_members_are_right_or_out(name: str, constants: bool) -> None:
     make, shape = MODELS[name]
     torch.manual_seed(0)
