@@ -395,6 +395,25 @@ def test_counters_of_torch_compile_count_ours() -> None:
         assert [*counters["graph_break"].items()] == [("The program itself asks for the graph to end here.", 1)]
 
 
+def test_compiled_modules_are_instances_of_torch_compiles_class() -> None:
+    """As diffusers and accelerate ask, before they take the module that was compiled out of it."""
+    theirs = torch._dynamo.OptimizedModule
+    before = torch.compile(torch.nn.ReLU(), backend="eager")
+    with torchdynamo.install():
+        ours = torch.compile(torch.nn.ReLU(), backend="eager")
+        for cls in (torch._dynamo.OptimizedModule, torch._dynamo.eval_frame.OptimizedModule):
+            assert [isinstance(each, cls) for each in (ours, before, ours._orig_mod)] == [True, True, False]
+            assert issubclass(cls, theirs)
+
+        @torch.compile(backend="eager", fullgraph=True)
+        def without_wrapper(module: Any, x: torch.Tensor) -> torch.Tensor:
+            return (module._orig_mod if isinstance(module, torch._dynamo.OptimizedModule) else module)(x) + 1
+
+        assert all(without_wrapper(each, X).equal(X.relu() + 1) for each in (ours, ours._orig_mod))
+    assert torch._dynamo.OptimizedModule is torch._dynamo.eval_frame.OptimizedModule is theirs
+    assert isinstance(before, theirs) and not isinstance(ours, theirs)
+
+
 def test_a_reset_of_torch_compile_is_one_of_ours() -> None:
     made = []
 

@@ -22,6 +22,7 @@ from torchdynamo.capture.vm import torch_names, torch_settings
 from torchdynamo.core import marks
 from torchdynamo.errors import TorchDynamoError, TorchDynamoWarning
 from torchdynamo.hook.user_warnings import warn_user
+from torchdynamo.optimized_module import OptimizedModule
 
 
 class Replacement(NamedTuple):
@@ -94,7 +95,7 @@ def _put_in() -> None:
         _replaced = Replacement(original, _standing_in_for(original))
         config.follow(torch_settings.followed)
         errors.join(torch_names.joined)
-        torch_names.follow_reset(reset)
+        torch_names.follow({"reset": reset, "OptimizedModule": OptimizedModule})
         events.listeners.append(torch_names.count)
         setattr(torch, "compile", _replaced.stand_in)  # noqa: B010 - mypy takes an assignment for a redefinition
         _tell_of_holders(original)
@@ -114,7 +115,7 @@ def _put_back() -> None:
     setattr(torch, "compile", _replaced.original)  # noqa: B010
     config.follow(None)
     errors.join(None)
-    torch_names.follow_reset(None)
+    torch_names.follow(None)
     events.listeners.remove(torch_names.count)
     _replaced = None
     torch_settings.forget_names()
@@ -129,6 +130,7 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
             return args[0]
         if torch.compiler.is_exporting() or _is_torchs_own(sys._getframe(1)):
             return original(*args, **kwargs)
+        torch_names.look_again()
         return compile(*args, **kwargs)
 
     marks.DISABLED.add(stand_in)

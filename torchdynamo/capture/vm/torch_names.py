@@ -1,4 +1,4 @@
-"""Be found under the names that programs have for torch.compile's parts: exceptions, `reset`, counters.
+"""Be found under the names that programs have for torch.compile's parts: exceptions, `reset`, modules, counters.
 
 That holds while torchdynamo is installed in place of torch.compile.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchdynamo import errors
@@ -69,29 +69,56 @@ class Reset:
         self.ours()
 
 
-_ours: Callable[[], None] | None = None
+class ModuleClass(type):
+    """Class of what stands for torch.compile's `OptimizedModule`: instances of ours are its instances, too."""
+
+    theirs: type
+    ours: type
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, (cls.theirs, cls.ours))
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.theirs(*args, **kwargs)
 
 
-def follow_reset(ours: Callable[[], None] | None) -> None:
-    """Have `torch._dynamo.reset()` call a function as well, from when it is loaded; None: no more."""
+@functools.cache
+def module_class(theirs: type, ours: type) -> type:
+    """Return the class that stands for theirs."""
+    names = {"__module__": theirs.__module__, "__qualname__": theirs.__qualname__, "__doc__": theirs.__doc__}
+    return ModuleClass(theirs.__name__, (theirs,), {**names, "theirs": theirs, "ours": ours})
+
+
+STAND_INS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
+    (FRONT_END, "reset"): Reset,
+    (FRONT_END, "OptimizedModule"): module_class,
+    (f"{FRONT_END}.eval_frame", "OptimizedModule"): module_class,
+}
+"""By module and name: what makes a stand-in of what it has there and of ours. It keeps the former as `theirs`."""
+
+_ours: Mapping[str, Any] | None = None
+
+
+def follow(ours: Mapping[str, Any] | None) -> None:
+    """Have names of torch.compile's parts mean ours as well, from when these parts are loaded; None: no more."""
     global _ours
     _ours = ours
-    stand_for_reset()
+    stand_in()
 
 
 def look_again() -> None:
     """Follow what torch.compile's front end says and is asked, if it has been imported meanwhile."""
     interop.stance()
-    stand_for_reset()
+    stand_in()
 
 
-def stand_for_reset() -> None:
-    """Put the function in place that `torch._dynamo.reset` is to be now, if that is loaded."""
-    module: Any = sys.modules.get(FRONT_END)
-    found = getattr(module, "reset", None)
-    if found is None or isinstance(found, Reset) is (_ours is not None):
-        return
-    module.reset = found.theirs if isinstance(found, Reset) else Reset(found, _ours)  # type: ignore[arg-type]
+def stand_in() -> None:
+    """Have each name of STAND_INS mean what it is to mean now, if its module is loaded."""
+    for (module, name), make in STAND_INS.items():
+        found = getattr(sys.modules.get(module), name, None)
+        theirs = getattr(found, "theirs", None)
+        if found is not None and (theirs is None) is (_ours is not None):
+            setattr(sys.modules[module], name, theirs if _ours is None else make(found, _ours[name]))
 
 
 def count(event: Event, _: int = 0) -> None:
