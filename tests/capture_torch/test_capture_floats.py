@@ -167,5 +167,5 @@ def test_a_number_divided_by_itself_raises_for_zero(division: str) -> None:
     compiled = torchdynamo.compile(fn, backend="eager", dynamic=True)
     for n in (5, 6):
         assert torch.equal(compiled(torch.ones(1), n), fn(torch.ones(1), n))
-    with pytest.raises(ZeroDivisionError, match="modulo by zero|division or modulo"):
+    with pytest.raises(ZeroDivisionError, match="by zero"):
         compiled(torch.ones(1), 0)

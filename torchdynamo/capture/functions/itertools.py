@@ -90,7 +90,7 @@ def in_pairs(vm: Machine, items: Value) -> Iterator[Value]:
 
 
 def multiplied(vm: Machine, *iterables: Value, repeat: Value = ONE) -> Iterator[Value]:
-    pools = [collect(vm, each) for each in iterables]
+    pools = [collect(vm, each, tuple) for each in iterables]
     return in_tuples(vm, make_real(vm, itertools.product, *pools, repeat=vm.known(repeat, "repeat")))
 
 
@@ -99,7 +99,7 @@ def selection(fn: Any) -> Any:
 
     def steps(vm: Machine, iterable: Value, r: Value = NONE) -> Iterator[Value]:
         count = vm.known(r, "r")
-        pool = collect(vm, iterable)
+        pool = collect(vm, iterable, tuple)
         return in_tuples(vm, make_real(vm, fn, pool, len(pool) if count is None else count))
 
     return steps

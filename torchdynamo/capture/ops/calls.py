@@ -45,7 +45,7 @@ def call_ex(vm: Machine, frame: Frame, inst: Instruction, *stack: Any) -> Value:
     if not is_iterable(vm, given):
         text = f"argument after * must be an iterable, not {type_name(given.pytype)}"
         raise vm.error(TypeError, f"{called(vm, fn)} {text}")
-    args = collect(vm, given)
+    args = collect(vm, given, tuple)
     kwargs: dict[str, Value] = {}
     if inst.arg:
         for key, value in vm.dict_items(parts[2]):

@@ -81,12 +81,16 @@ def load_special(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -
 def refuse_without(vm: Machine, manager: Value, name: str) -> None:
     if name in REFUSALS and lookup.guarded_lookup(vm, manager.pytype, name) is MISSING:
         refusal = REFUSALS[name]
-        raise vm.error(type(refusal), str(refusal).replace("Refused", manager.pytype.__name__))
+        cls = manager.pytype
+        module = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
+        names = {"of.Refused": module + cls.__qualname__, "Refused": cls.__name__}
+        said = next(str(refusal).replace(each, name) for each, name in names.items() if each in str(refusal))
+        raise vm.error(type(refusal), said)
 
 
 def refusal_without(**methods: Any) -> Exception:
     """Return the words in which this version of Python refuses a context manager that has only these methods."""
-    refused: Any = type("Refused", (), methods)
+    refused: Any = type("Refused", (), {**methods, "__module__": "of"})  # which only some versions write
     try:
         with refused():
             raise AssertionError("entered")

@@ -7,7 +7,7 @@ import collections
 from torchdynamo.capture.types.dict_updates import init
 from torchdynamo.capture.types.items import push_items
 from torchdynamo.capture.types.keys import key_error
-from torchdynamo.capture.types.mapping import check_keys, rebuild_dict
+from torchdynamo.capture.types.mapping import check_keys, rebuild_dict, setdefault
 from torchdynamo.capture.vm import c_fields
 from torchdynamo.capture.vm.heap import MISSING, Entity
 from torchdynamo.capture.vm.lookup import class_lookup
@@ -22,8 +22,19 @@ def missing(vm: Machine, self: Object, key: Value) -> Value:
     if factory.__class__ is Known and factory.obj is None:
         raise key_error(vm, key)
     made = vm.call(factory, [], {})
+    if KEEPS_WHAT_IS_THERE:
+        return setdefault(vm, self, key, made)
     vm.setitem(self, key, made)
     return made
+
+
+def keeps_what_is_there() -> bool:
+    """Return whether a key that the factory itself puts in stays, and no `__setitem__` is asked."""
+    probe: dict[int, int] = collections.defaultdict(lambda: probe.setdefault(0, 1) + 1)
+    return probe[0] == 1
+
+
+KEEPS_WHAT_IS_THERE = keeps_what_is_there()
 
 
 @models(collections.defaultdict, "__init__")

@@ -9,7 +9,7 @@ from typing import Any
 from torchdynamo.capture.types.checked_iterators import Strict
 from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
-from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, times_over, write
+from torchdynamo.capture.types.sequence import DEQUE, absent, items_of, limit, read, times_over, write
 from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.emitted_calls import push, push_call, refill
 from torchdynamo.capture.vm.heap import Entity
@@ -194,7 +194,7 @@ def find(vm: Machine, self: Object, item: Value, span: range, error: type[Except
 def remove(vm: Machine, self: Object, item: Value) -> Value:
     at = find(vm, self, item, range(len(items_of(vm, self))), IndexError)
     if at is None:
-        raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+        raise absent(vm, DEQUE.remove, vm.concrete(item))
     finalizers.let_go(vm, items_of(vm, self)[at])
     del resize(vm, self)[at]
     return NONE
@@ -205,7 +205,7 @@ def index(vm: Machine, self: Object, item: Value, *bounds: Value) -> Value:
     given = [vm.known(bound, "bound") for bound in bounds] + [0, None][len(bounds) :]
     at = find(vm, self, item, range(*slice(*given).indices(len(items_of(vm, self)))), RuntimeError)
     if at is None:
-        raise vm.error(ValueError, f"{vm.concrete(item)!r} is not in deque")
+        raise absent(vm, DEQUE.index, vm.concrete(item))
     return Known(at)
 
 

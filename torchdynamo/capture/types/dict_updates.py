@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
+from typing import Any
 
 from torchdynamo.capture.types.items import each_item, items_of, store, store_under
 from torchdynamo.capture.vm import model
@@ -41,13 +43,19 @@ def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Val
     return fill(vm, self, "update", others, kwargs)
 
 
+def words(call: Callable[[], object]) -> str:
+    """Return the words in which this version of Python refuses a call."""
+    try:
+        call()
+    except TypeError as error:
+        return str(error)
+    raise AssertionError("a dict takes it")
+
+
 def too_many(cls: type, name: str, count: int) -> str:
     """Return Python's message for too many arguments, which differs for an OrderedDict."""
-    if not issubclass(cls, collections.OrderedDict):
-        return f"{name} expected at most 1 argument, got {count}"
-    if name == "update":
-        return f"update() takes at most 1 positional argument ({count} given)"
-    return f"expected at most 1 arguments, got {count}"
+    kind: Any = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+    return words(lambda: getattr(kind, "update" if name == "update" else "__init__")(kind(), *[()] * count))
 
 
 def fill(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
@@ -71,7 +79,8 @@ def fill(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs
 def key_and_item(vm: Machine, at: int, pair: Value) -> list[Value]:
     """Return a key and its item, of a pair that `update` was given."""
     if pair.pytype in NUMBERS:
-        raise vm.error(TypeError, f"cannot convert dictionary update sequence element #{at} to a sequence")
+        no_pairs: Any = [0]
+        raise vm.error(TypeError, words(lambda: dict(no_pairs)).replace("#0", f"#{at}"))
     items = list(vm.iterate(pair))
     if len(items) != 2:
         raise vm.error(ValueError, f"dictionary update sequence element #{at} has length {len(items)}; 2 is required")

@@ -22,7 +22,7 @@ from torchdynamo.capture.vm.model import ITERATE, Emitter, iterates, models, pla
 from torchdynamo.capture.vm.operators import inverting, same_or_equal
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.capture.vm.wrap import lift, wrap
-from torchdynamo.core.signals import Break
+from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Lazy, Object, Value, boolean
 
@@ -232,10 +232,18 @@ for _name, _op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__"
 def index(vm: Machine, self: Value, item: Value, *bounds: Value) -> Value:
     at = position(vm, self, item, *(vm.known(bound, "bound") for bound in bounds))
     if at is None:
-        in_list = issubclass(self.pytype, list)
-        text = f"{vm.concretely(item)!r} is not in list" if in_list else "tuple.index(x): x not in tuple"
-        raise vm.error(ValueError, text)
+        kind: Any = list if issubclass(self.pytype, list) else tuple
+        raise absent(vm, kind.index, vm.concretely(item) if kind is list else None)
     return Known(at)
+
+
+def absent(vm: Machine, method: Any, item: Any) -> Raised:
+    """Return the program's error, in the words of this version of Python, where a sequence does not have an item."""
+    try:
+        method(method.__objclass__(), item)
+    except ValueError as error:
+        return vm.refused(error)
+    raise AssertionError("nothing has it")
 
 
 def position(vm: Machine, self: Value, item: Value, start: int = 0, stop: int = sys.maxsize) -> int | None:
@@ -259,7 +267,7 @@ def count(vm: Machine, self: Value, item: Value) -> Value:
 def tuple_new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
     if cls.obj is tuple and items is not None and items.pytype is tuple:
         return items
-    values = [] if items is None else collect(vm, items)
+    values = [] if items is None else collect(vm, items, tuple)
     if cls.obj is tuple:
         return vm.make_tuple(values)
     return vm.new(cls.obj, values)

@@ -21,7 +21,7 @@ def make(vm: Machine, items: list[Value]) -> Value:
 
 @models(torch.Size, "__new__")
 def new(vm: Machine, cls: Known, items: Value | None = None) -> Value:
-    sizes = [] if items is None else collect(vm, items)
+    sizes = [] if items is None else collect(vm, items, tuple)
     if any(map(is_symbol, sizes)) and all(is_number(size) and size.pytype is int for size in sizes):
         return make(vm, sizes)
     return vm.run_pure(torch.Size, [vm.make_tuple(sizes)], {})

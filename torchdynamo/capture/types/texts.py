@@ -61,10 +61,20 @@ def deque_text(vm: Machine, self: Object) -> str:
     return f"{self.pytype.__name__}({list_text(vm, self)}{'' if most is None else f', maxlen={most}'})"
 
 
+def asks_for_items() -> bool:
+    """Return whether this version of Python asks a subclass of set for the items that it writes."""
+    return "1" not in repr(type("Asked", (set,), {"__iter__": lambda self: iter(())})([1]))
+
+
+SETS_ARE_ASKED = asks_for_items()
+
+
 def set_text(vm: Machine, self: Object) -> str:
-    if is_empty(vm, self, set if issubclass(self.pytype, set) else frozenset):
+    base = set if issubclass(self.pytype, set) else frozenset
+    if is_empty(vm, self, base):
         return f"{self.pytype.__name__}()"
-    within = f"{{{list_text(vm, self)[1:-1]}}}"
+    items: Any = self if SETS_ARE_ASKED else vm.call(Known(base.__iter__), [self], {})
+    within = f"{{{list_text(vm, items)[1:-1]}}}"
     return within if self.pytype is set else f"{self.pytype.__name__}({within})"
 
 

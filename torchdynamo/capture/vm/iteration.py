@@ -102,9 +102,32 @@ def iterate(vm: Machine, value: Value) -> Iterator[Value]:
     raise vm.error(TypeError, f"{type_name(cls)!r} object is not iterable")
 
 
-def collect(vm: Machine, value: Value) -> list[Value]:
-    """Return the items that C makes a list or a tuple of: it asks an object how many there are, before the first."""
+def asks_for_length(kind: type) -> bool:
+    """Return whether this version of Python asks an object how many items it has, to make a list or a tuple of them."""
+
+    class Asked:
+        asked = False
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(())
+
+        def __len__(self) -> int:
+            self.asked = True
+            return 0
+
+    probe = Asked()
+    kind(probe)
+    return probe.asked
+
+
+ASKING = {kind for kind in (list, tuple) if asks_for_length(kind)}
+
+
+def collect(vm: Machine, value: Value, kind: type = list) -> list[Value]:
+    """Return the items that C makes a list or a tuple of: it may ask an object how many there are, before the first."""
     steps = iterate(vm, value)
+    if kind not in ASKING:
+        return list(steps)
     if value.__class__ is Object or (value.__class__ is Known and lookup.has_python_operators(value)):
         ask_length(vm, value)
     return list(steps)

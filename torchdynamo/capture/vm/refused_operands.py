@@ -50,8 +50,9 @@ def answered_by_method(vm: Machine, fn: Any, answer: Value, others: list[Value])
 
 
 def standing_for(operand: Value) -> Any:
-    """Return an object whose class has the name of an operand's, and nothing else."""
-    return type(type_name(operand.pytype), (), {})()
+    """Return an object whose class has the names of an operand's, and nothing else."""
+    cls = operand.pytype
+    return type(type_name(cls), (), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})()
 
 
 def refused_sequence(fn: Any, *sides: type) -> str | None:
