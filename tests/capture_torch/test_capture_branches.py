@@ -125,8 +125,18 @@ def branch_in_a_loop(a: Any, b: Any) -> Any:
     return y - 1
 
 
+def loops_in_loops(a: Any, b: Any) -> Any:
+    for _ in range(2):
+        while a.abs().sum() > 1:
+            while b.abs().sum() > 2:
+                b = b / 3
+            a = a / 2 + b * 0.01
+        a = a * 3
+    return a * 1, b * 1
+
+
 BRANCHES = [one_side, both_return, nested, in_a_call, on_the_stack, chained, by_a_number, in_turns, in_a_with]
-LOOPS = [repeated, newton, branch_in_a_loop]
+LOOPS = [repeated, newton, branch_in_a_loop, loops_in_loops]
 
 
 def results(fn: Callable[..., Any], *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -242,7 +252,14 @@ def counted(a: Any, b: Any) -> Any:
     return a * turns
 
 
-REFUSED = [returned_as_given, returned_beside, no_turn, written_to, compared, other_metadata, appended, raised, counted]
+def two_tests(a: Any, b: Any) -> Any:
+    while a.sum() > 1 and b.sum() > -9:
+        a, b = a / 2, b - 1
+    return a * b
+
+
+REFUSED = [returned_as_given, returned_beside, no_turn, written_to, compared, other_metadata, appended, raised]
+REFUSED += [counted, two_tests]
 
 
 @pytest.mark.parametrize("fn", REFUSED)

@@ -1,8 +1,9 @@
 """`while` loops on tensors' values captured as one operator, on request (`config.capture_branches`).
 
-The loop's test stands before it and once more at the end of its body, so what is carried from turn to turn is the truth
-that the test gave, and the variables that the body binds. These have to be tensors that keep their metadata, without
-gradients. A loop that takes no turn leaves variables as they are, so its results are copies as branches.py has them.
+The loop's test stands before it and once more at the end of its body, or at its top alone, and each turn comes back to
+it: that depends on the Python. So what is carried from turn to turn is the truth that the test gave, and the variables
+that a turn binds. These have to be tensors that keep their metadata, without gradients. A loop that takes no turn
+leaves variables as they are, so its results are copies as branches.py has them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from torchdynamo.bytecode.flow import Loop, loop_at, reachable, rebound, successors
+from torchdynamo.bytecode.flow import Loop, loop_at, loops, reachable, rebound, successors
 from torchdynamo.bytecode.instruction import Code
 from torchdynamo.bytecode.liveness import live_locals
 from torchdynamo.capture.frame import Frame
@@ -34,27 +35,51 @@ if TYPE_CHECKING:
 
 
 class ValueLoop(NamedTuple):
-    """A `while` loop: the first instruction of its body, the test at the end of that, and what follows the loop."""
+    """A `while` loop: the first instruction of its body, the test that ends each turn, and what follows the loop."""
 
     start: int
     test: int
     after: int
-    bound: frozenset[str]  # variables that the body binds
+    bound: frozenset[str]  # variables that a turn binds
 
 
 def loop_behind(code: Code, at: int, start: int, after: int) -> ValueLoop | None:
     """Return the loop that a branch enters at `start`, or else goes on after it; None if it enters none."""
     loop = loop_at(code, start)
-    if loop is None or at in loop.body:
-        return None
+    found = repeating_test(code, loop, after) if loop is not None and at not in loop.body else None
+    around = [each for each in loops(code) if at in each.body]
+    if found is not None or not around:
+        return found
+    return coming_back(code, min(around, key=lambda each: len(each.body)), at, start, after)
+
+
+def repeating_test(code: Code, loop: Loop, after: int) -> ValueLoop | None:
+    """Return a loop whose test stands before it and once more at its end; None if it has no such."""
     test, leaving = test_of(code, loop)
     if test is None:
         return None
     ways = successors(code)
     if leaving != after and after not in reachable([leaving], lambda each: ways[each][:1]):
         return None
+    return ValueLoop(loop.start, test, after, bound_in(code, loop))
+
+
+def coming_back(code: Code, loop: Loop, at: int, start: int, after: int) -> ValueLoop | None:
+    """Return a loop whose turns come back to one test in it; None if it goes on elsewhere than from there."""
+    if start not in loop.body or after in loop.body:
+        return None
+    ways = successors(code)
+    others = [to for index in loop.body - {at} for to in ways[index] if to not in loop.body]
+    outside = reachable(others, ways.__getitem__)  # ways that raise do not count
+    if any(index in loop.body or code.instructions[index].op == "RETURN" for index in outside):
+        return None
+    return ValueLoop(start, at, after, bound_in(code, loop))
+
+
+def bound_in(code: Code, loop: Loop) -> frozenset[str]:
+    """Return the variables that a loop binds."""
     stored = {each.arg for index, each in enumerate(code.instructions) if index in loop.body and each.op in BINDING}
-    return ValueLoop(start, test, after, frozenset(stored & rebound(code)))
+    return frozenset(stored & rebound(code))
 
 
 def test_of(code: Code, loop: Loop) -> tuple[int | None, int]:
