@@ -18,6 +18,9 @@ from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, Known, Value
 
+HELD_AS = ("__annotations__", "__annotations_cache__")
+"""Under which names a class may hold its annotations; the latter once they were asked for."""
+
 
 @function(typing.get_type_hints)
 def get_type_hints(vm: Machine, obj: Value, *spaces: Value, include_extras: Value = FALSE, **named: Value) -> Value:
@@ -45,12 +48,16 @@ def annotations_of(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, 
         raise Break("unknown call", name="typing.get_type_hints")
     guard_bases(vm, real)
     for base in real.__mro__:
-        notes = guarded_own(vm, base, "__annotations__")
-        if type(notes) is dict:
-            source = class_attribute(vm, base, "__annotations__")
-            yield wrap(vm, notes, source), names_of_module(vm, base.__module__)
-        elif notes is not MISSING:
-            raise Break("unknown call", name="typing.get_type_hints")
+        try:
+            getattr(base, "__annotations__", None)  # evaluates them for good, as get_type_hints does
+        except Exception:
+            raise Break("unknown call", name="typing.get_type_hints") from None
+        for name in HELD_AS:
+            notes = guarded_own(vm, base, name)
+            if type(notes) is dict:
+                yield wrap(vm, notes, class_attribute(vm, base, name)), names_of_module(vm, base.__module__)
+            elif notes is not MISSING:
+                raise Break("unknown call", name="typing.get_type_hints")
 
 
 def names_of_module(vm: Machine, name: str) -> Globals | None:
