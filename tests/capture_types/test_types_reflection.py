@@ -153,3 +153,27 @@ def test_guards() -> None:
     same()
     Growing.__annotations__["b"] = int
     same()
+
+
+class Noted:
+    kind: int = 1
+
+
+def of_annotations(x):
+    return x + 1, Noted.__annotations__["kind"], len(Noted.__annotations__)
+
+
+def test_annotations_of_a_class_that_change() -> None:
+    torchdynamo.reset()
+    compiled = torchdynamo.compile(of_annotations, backend="eager", fullgraph=True)
+
+    def same() -> None:
+        assert compiled(X)[1:] == of_annotations(X)[1:]
+
+    same()
+    Noted.__annotations__["kind"] = float
+    same()
+    Noted.__annotations__["more"] = float
+    same()
+    Noted.__annotations__ = {"kind": str}
+    same()

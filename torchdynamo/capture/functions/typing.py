@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchdynamo.capture.frame import Frame, Globals
+from torchdynamo.capture.vm.attributes import ANNOTATIONS
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.lookup import guard_bases, guarded_own, is_class
 from torchdynamo.capture.vm.machine import Machine
@@ -17,9 +18,6 @@ from torchdynamo.capture.vm.wrap import class_attribute, lift, wrap
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, Known, Value
-
-HELD_AS = ("__annotations__", "__annotations_cache__")
-"""Under which names a class may hold its annotations; the latter once they were asked for."""
 
 
 @function(typing.get_type_hints)
@@ -52,7 +50,7 @@ def annotations_of(vm: Machine, obj: Value, real: Any) -> Iterator[tuple[Value, 
             getattr(base, "__annotations__", None)  # evaluates them for good, as get_type_hints does
         except Exception:
             raise Break("unknown call", name="typing.get_type_hints") from None
-        for name in HELD_AS:
+        for name in ANNOTATIONS:
             notes = guarded_own(vm, base, name)
             if type(notes) is dict:
                 yield wrap(vm, notes, class_attribute(vm, base, name)), names_of_module(vm, base.__module__)

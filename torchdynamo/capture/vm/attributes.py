@@ -21,6 +21,7 @@ from torchdynamo.capture.vm.lookup import (
     getter_of,
     guard_metaclass,
     guarded_lookup,
+    guarded_own,
     guarded_slot,
     instance_dict,
     is_class,
@@ -254,9 +255,15 @@ def class_fact(vm: Machine, cls: type, name: str) -> Value:
             vm.guard(source, "LENGTH", len(fact))
             for index, item in enumerate(fact):
                 vm.guard(Source("item", source, index), "FUNCTION_MATCH", item)
-        elif type(fact) is dict and cls.__dict__.get(name) is fact:  # annotations
-            return wrap(vm, fact, class_attribute(vm, cls, name))
+        for held in ANNOTATIONS:
+            if type(fact) is dict and cls.__dict__.get(held) is fact:
+                guarded_own(vm, cls, held)
+                return wrap(vm, fact, class_attribute(vm, cls, held))
     return lift(vm, fact)
+
+
+ANNOTATIONS = ("__annotations__", "__annotations_cache__")
+"""Under which names a class may hold its annotations; the latter once they were asked for."""
 
 
 HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8  # bits of a class's __flags__
