@@ -289,7 +289,18 @@ def makes_errors():  # type: ignore[no-untyped-def]
     return False
 
 
-@function(warnings._filters_mutated)  # type: ignore[attr-defined]
+def present(*names: str) -> list[Any]:
+    """Return those functions of `warnings` that this version of Python has."""
+    return [getattr(warnings, name) for name in names if hasattr(warnings, name)]
+
+
+@function(*present("_acquire_lock", "_release_lock"))
+def locked(vm: Machine) -> Value:
+    """Return nothing: the lock is taken where the change of the filters is made."""
+    return NONE
+
+
+@function(*present("_filters_mutated", "_filters_mutated_lock_held"))
 def filters_changed(vm: Machine) -> Value:
     before = newest_change(vm)
     if before is not None:
