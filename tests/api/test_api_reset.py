@@ -30,7 +30,7 @@ def tables() -> dict[str, PerCode]:
     """All tables by code object, by the name of their module and their own."""
     found = {}
     for info in pkgutil.walk_packages(torchdynamo.__path__, "torchdynamo."):
-        optional = info.name.endswith(".row_kernel") and importlib.util.find_spec("triton") is None
+        optional = info.name.endswith("_kernel") and importlib.util.find_spec("triton") is None
         if "_native" not in info.name and ".builtin." not in info.name and not optional:
             module = importlib.import_module(info.name)
             found.update({f"{info.name}.{name}": obj for name, obj in vars(module).items() if isinstance(obj, PerCode)})
