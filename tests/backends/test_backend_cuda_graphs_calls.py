@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,13 @@ from fake_cuda_graphs import FakeDevice
 import torchdynamo
 from torchdynamo import _native
 from torchdynamo.backends.cuda_graphs import turns
-from torchdynamo.backends.cuda_graphs.device import DEVICES
 from torchdynamo.backends.cuda_graphs.runner import Runner
 
-pytestmark = pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning"),
+    pytest.mark.usefixtures("device"),
+]
 PACKAGE = str(Path(torchdynamo.__file__).parent)
-
-
-@pytest.fixture(autouse=True)
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
-    torchdynamo.reset()
-    found = FakeDevice()
-    monkeypatch.setitem(DEVICES, "cpu", found)
-    yield found
-    torchdynamo.reset()
 
 
 def functions_called(call: Callable[[], Any]) -> list[str]:

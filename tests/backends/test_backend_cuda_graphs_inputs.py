@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,16 +17,10 @@ from torchdynamo.backends.cuda_graphs import pointers
 from torchdynamo.backends.cuda_graphs.device import DEVICES
 from torchdynamo.backends.cuda_graphs.runner import Runner
 
-pytestmark = pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning")
-
-
-@pytest.fixture(autouse=True)
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
-    torchdynamo.reset()
-    found = FakeDevice()
-    monkeypatch.setitem(DEVICES, "cpu", found)
-    yield found
-    torchdynamo.reset()
+pytestmark = [
+    pytest.mark.filterwarnings("error::torchdynamo.errors.FallbackWarning"),
+    pytest.mark.usefixtures("device"),
+]
 
 
 def readers() -> list[FakeReader]:

@@ -71,19 +71,20 @@ def insort_left(a, x, lo=0, hi=None, *, key=None):
     a.insert(search(a, lo, hi, lambda item: (item if key is None else key(item)) < place), x)
 
 
-@polyfill(heapq.nlargest)
-def nlargest(n, iterable, key=None):
+def first_of_sorted(n, iterable, key, choose, reverse):
+    """Return the first n items as they are sorted; of one, `choose` finds it."""
     if n == 1:
         nothing = object()
-        best = max(iter(iterable), default=nothing, key=key)
+        best = choose(iter(iterable), default=nothing, key=key)
         return [] if best is nothing else [best]
-    return sorted(iterable, key=key, reverse=True)[: max(n, 0)]
+    return sorted(iterable, key=key, reverse=reverse)[: max(n, 0)]
+
+
+@polyfill(heapq.nlargest)
+def nlargest(n, iterable, key=None):
+    return first_of_sorted(n, iterable, key, max, True)
 
 
 @polyfill(heapq.nsmallest)
 def nsmallest(n, iterable, key=None):
-    if n == 1:
-        nothing = object()
-        best = min(iter(iterable), default=nothing, key=key)
-        return [] if best is nothing else [best]
-    return sorted(iterable, key=key)[: max(n, 0)]
+    return first_of_sorted(n, iterable, key, min, False)

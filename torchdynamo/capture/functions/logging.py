@@ -9,7 +9,7 @@ from typing import Any
 from torchdynamo.capture.frame import Frame
 from torchdynamo.capture.functions.warnings import REST, frame_above
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import Emitter, function, polyfill
+from torchdynamo.capture.vm.model import Emitter, function, polyfill, present
 from torchdynamo.capture.vm.wrap import CONSTANTS
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import FALSE, NONE, ONE, Value
@@ -23,7 +23,7 @@ def is_enabled_for(self, level):  # type: ignore[no-untyped-def]
     return self.manager.disable < level and level >= self.getEffectiveLevel()
 
 
-@polyfill(*(getattr(logging, name) for name in ("_acquireLock", "_releaseLock") if hasattr(logging, name)))
+@polyfill(*present(logging, "_acquireLock", "_releaseLock"))
 def unlocked():  # type: ignore[no-untyped-def]
     """Do nothing: a lock is not needed, since the loggers are looked up in one step."""
 

@@ -241,18 +241,17 @@ def context_fn(vm: Machine, value: Value, name: str) -> Any:
     """
     if value.__class__ is Known:
         return vm.concretely(value)
-    entity = vm.entity(value) if value.__class__ is Object else None
-    if entity is not None and entity.real is not MISSING and entity.source is not None and not entity.changed:
+    if value.__class__ is not Object:
+        raise Break("activation checkpoint", name=name)
+    entity = vm.entity(value)
+    if entity.real is not MISSING and entity.source is not None and not entity.changed:
         vm.guard(entity.source, "ID_MATCH", entity.real)
         return entity.real
-    if entity is not None and entity.pytype is functools.partial:
-        fn, args, keywords = (vm.getattr(value, each) for each in ("func", "args", "keywords"))
-        if not vm.dict_items(keywords):
-            return functools.partial(
-                context_fn(vm, fn, name), *(context_fn(vm, each, name) for each in vm.iterate(args))
-            )
-    if entity is not None and entity.pytype is list:  # of operators whose results are kept
+    if entity.pytype is list:  # of operators whose results are kept
         return [context_fn(vm, each, name) for each in vm.iterate(value)]
+    if entity.pytype is functools.partial and not vm.dict_items(vm.getattr(value, "keywords")):
+        fn = context_fn(vm, vm.getattr(value, "func"), name)
+        return functools.partial(fn, *(context_fn(vm, each, name) for each in vm.iterate(vm.getattr(value, "args"))))
     raise Break("activation checkpoint", name=name)
 
 

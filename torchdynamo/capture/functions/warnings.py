@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from torchdynamo.bytecode.decode import decode
 from torchdynamo.capture.frame import Globals
 from torchdynamo.capture.vm.machine import Machine
-from torchdynamo.capture.vm.model import Emitter, function
+from torchdynamo.capture.vm.model import Emitter, function, present
 from torchdynamo.core.call_sites import Passed, namespace
 from torchdynamo.core.signals import Break, Restart
 from torchdynamo.core.source import Source
@@ -289,18 +289,13 @@ def makes_errors():  # type: ignore[no-untyped-def]
     return False
 
 
-def present(*names: str) -> list[Any]:
-    """Return those functions of `warnings` that this version of Python has."""
-    return [getattr(warnings, name) for name in names if hasattr(warnings, name)]
-
-
-@function(*present("_acquire_lock", "_release_lock"))
+@function(*present(warnings, "_acquire_lock", "_release_lock"))
 def locked(vm: Machine) -> Value:
     """Return nothing: the lock is taken where the change of the filters is made."""
     return NONE
 
 
-@function(*present("_filters_mutated", "_filters_mutated_lock_held"))
+@function(*present(warnings, "_filters_mutated", "_filters_mutated_lock_held"))
 def filters_changed(vm: Machine) -> Value:
     before = newest_change(vm)
     if before is not None:

@@ -13,6 +13,7 @@ from torchdynamo.capture.types import exception_groups, exceptions
 from torchdynamo.capture.vm import lookup
 from torchdynamo.capture.vm.heap import MISSING
 from torchdynamo.capture.vm.machine import Machine
+from torchdynamo.capture.vm.refused_operands import named_like
 from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import ABSENT, NONE, Known, Value, boolean
 
@@ -79,26 +80,18 @@ def load_special(vm: Machine, frame: Frame, inst: Instruction, manager: Value) -
 
 
 def refuse_without(vm: Machine, manager: Value, name: str) -> None:
+    """Raise the program's error, in the words of this version of Python, where a context manager has no such method."""
     if name in REFUSALS and lookup.guarded_lookup(vm, manager.pytype, name) is MISSING:
-        refusal = REFUSALS[name]
-        cls = manager.pytype
-        module = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
-        names = {"of.Refused": module + cls.__qualname__, "Refused": cls.__name__}
-        said = next(str(refusal).replace(each, name) for each, name in names.items() if each in str(refusal))
-        raise vm.error(type(refusal), said)
+        refused: Any = named_like(manager.pytype, **REFUSALS[name])
+        try:
+            with refused():
+                raise AssertionError("entered")
+        except (TypeError, AttributeError) as error:
+            raise vm.refused(error) from None
 
 
-def refusal_without(**methods: Any) -> Exception:
-    """Return the words in which this version of Python refuses a context manager that has only these methods."""
-    refused: Any = type("Refused", (), {**methods, "__module__": "of"})  # which only some versions write
-    try:
-        with refused():
-            raise AssertionError("entered")
-    except (TypeError, AttributeError) as error:
-        return error.with_traceback(None)
-
-
-REFUSALS = {"__enter__": refusal_without(__exit__=id), "__exit__": refusal_without(__enter__=id)}
+REFUSALS: dict[str, dict[str, Any]] = {"__enter__": {"__exit__": id}, "__exit__": {"__enter__": id}}
+"""By method of a context manager: what a class has that is refused for the want of it."""
 
 
 @op("WITH_EXIT", "-- answer")

@@ -9,7 +9,7 @@ from typing import Any
 from torchdynamo.capture.types.checked_iterators import Strict
 from torchdynamo.capture.types.pending_appends import Tail, tail
 from torchdynamo.capture.types.pending_appends import replay as replay_tail
-from torchdynamo.capture.types.sequence import DEQUE, absent, items_of, limit, read, times_over, write
+from torchdynamo.capture.types.sequence import DEQUE, items_of, limit, read, times_over, write
 from torchdynamo.capture.vm import finalizers
 from torchdynamo.capture.vm.emitted_calls import push, push_call, refill
 from torchdynamo.capture.vm.heap import Entity
@@ -17,6 +17,7 @@ from torchdynamo.capture.vm.iteration import make_iterator
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import Emitter, iterates, models, rebuilds, replays
 from torchdynamo.capture.vm.operators import inverting, same_or_equal
+from torchdynamo.capture.vm.raising import refused_call
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.core.signals import Break
 from torchdynamo.core.value import NONE, Known, Object, Value, boolean
@@ -194,7 +195,7 @@ def find(vm: Machine, self: Object, item: Value, span: range, error: type[Except
 def remove(vm: Machine, self: Object, item: Value) -> Value:
     at = find(vm, self, item, range(len(items_of(vm, self))), IndexError)
     if at is None:
-        raise absent(vm, DEQUE.remove, vm.concrete(item))
+        raise refused_call(vm, DEQUE.remove, DEQUE(), vm.concrete(item))
     finalizers.let_go(vm, items_of(vm, self)[at])
     del resize(vm, self)[at]
     return NONE
@@ -205,7 +206,7 @@ def index(vm: Machine, self: Object, item: Value, *bounds: Value) -> Value:
     given = [vm.known(bound, "bound") for bound in bounds] + [0, None][len(bounds) :]
     at = find(vm, self, item, range(*slice(*given).indices(len(items_of(vm, self)))), RuntimeError)
     if at is None:
-        raise absent(vm, DEQUE.index, vm.concrete(item))
+        raise refused_call(vm, DEQUE.index, DEQUE(), vm.concrete(item))
     return Known(at)
 
 

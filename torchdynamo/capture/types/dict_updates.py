@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
 from typing import Any
 
 from torchdynamo.capture.types.items import each_item, items_of, store, store_under
@@ -11,7 +10,8 @@ from torchdynamo.capture.vm import model
 from torchdynamo.capture.vm.lookup import guarded_slot
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import find_slot, models
-from torchdynamo.core.signals import Break
+from torchdynamo.capture.vm.raising import refused_call
+from torchdynamo.core.signals import Break, Raised
 from torchdynamo.core.value import NONE, Known, Object, Value
 
 NUMBERS = (int, float, bool, type(None))
@@ -43,25 +43,16 @@ def update(vm: Machine, self: Object, /, *others: Value, **kwargs: Value) -> Val
     return fill(vm, self, "update", others, kwargs)
 
 
-def words(call: Callable[[], object]) -> str:
-    """Return the words in which this version of Python refuses a call."""
-    try:
-        call()
-    except TypeError as error:
-        return str(error)
-    raise AssertionError("a dict takes it")
-
-
-def too_many(cls: type, name: str, count: int) -> str:
-    """Return Python's message for too many arguments, which differs for an OrderedDict."""
+def too_many(vm: Machine, cls: type, name: str, count: int) -> Raised:
+    """Return Python's error for too many arguments, which differs for an OrderedDict."""
     kind: Any = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
-    return words(lambda: getattr(kind, "update" if name == "update" else "__init__")(kind(), *[()] * count))
+    return refused_call(vm, kind.update if name == "update" else kind.__init__, kind(), *[()] * count)
 
 
 def fill(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
     """Put items into a dict as `update` and `__init__` do, of mappings, pairs and keywords."""
     if len(others) > 1:
-        raise vm.error(TypeError, too_many(self.pytype, name, len(others)))
+        raise too_many(vm, self.pytype, name, len(others))
     for other in others:
         if other.__class__ is Object and issubclass(other.pytype, dict):
             update_from(vm, self, other)
@@ -79,8 +70,7 @@ def fill(vm: Machine, self: Object, name: str, others: tuple[Value, ...], kwargs
 def key_and_item(vm: Machine, at: int, pair: Value) -> list[Value]:
     """Return a key and its item, of a pair that `update` was given."""
     if pair.pytype in NUMBERS:
-        no_pairs: Any = [0]
-        raise vm.error(TypeError, words(lambda: dict(no_pairs)).replace("#0", f"#{at}"))
+        raise refused_call(vm, dict, [((), ())] * at + [0])
     items = list(vm.iterate(pair))
     if len(items) != 2:
         raise vm.error(ValueError, f"dictionary update sequence element #{at} has length {len(items)}; 2 is required")

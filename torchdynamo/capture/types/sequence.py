@@ -20,9 +20,10 @@ from torchdynamo.capture.vm.iteration import collect
 from torchdynamo.capture.vm.machine import Machine
 from torchdynamo.capture.vm.model import ITERATE, Emitter, iterates, models, plain_new, rebuilds
 from torchdynamo.capture.vm.operators import inverting, same_or_equal
+from torchdynamo.capture.vm.raising import refused_call
 from torchdynamo.capture.vm.scalar_subclasses import indexed, plainly
 from torchdynamo.capture.vm.wrap import lift, wrap
-from torchdynamo.core.signals import Break, Raised
+from torchdynamo.core.signals import Break
 from torchdynamo.core.source import Source
 from torchdynamo.core.value import FALSE, NONE, TRUE, Known, Lazy, Object, Value, boolean
 
@@ -233,17 +234,8 @@ def index(vm: Machine, self: Value, item: Value, *bounds: Value) -> Value:
     at = position(vm, self, item, *(vm.known(bound, "bound") for bound in bounds))
     if at is None:
         kind: Any = list if issubclass(self.pytype, list) else tuple
-        raise absent(vm, kind.index, vm.concretely(item) if kind is list else None)
+        raise refused_call(vm, kind.index, kind(), vm.concretely(item) if kind is list else None)
     return Known(at)
-
-
-def absent(vm: Machine, method: Any, item: Any) -> Raised:
-    """Return the program's error, in the words of this version of Python, where a sequence does not have an item."""
-    try:
-        method(method.__objclass__(), item)
-    except ValueError as error:
-        return vm.refused(error)
-    raise AssertionError("nothing has it")
 
 
 def position(vm: Machine, self: Value, item: Value, start: int = 0, stop: int = sys.maxsize) -> int | None:

@@ -203,6 +203,11 @@ def ends_graph(reason: str, **words: str) -> Model:
     return row
 
 
+def present(module: Any, *names: str) -> list[Any]:
+    """Return those functions of a module that this version of Python has."""
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
 def polyfill_named(module: str, *qualnames: str) -> Callable[[Row], Row]:
     """Register a polyfill of functions in a library that is not imported for that."""
 

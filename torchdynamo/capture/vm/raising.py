@@ -24,6 +24,15 @@ def refused(vm: Machine, real: BaseException) -> Raised:
     return error(vm, type(real), *real.args)
 
 
+def refused_call(vm: Machine, fn: Any, *args: Any) -> Raised:
+    """Return the error of a call that Python refuses, in the words of its version, as the program raises it."""
+    try:
+        fn(*args)
+    except (TypeError, ValueError) as error:
+        return refused(vm, error)
+    raise AssertionError(f"{fn} takes {args}")
+
+
 def name_error(vm: Machine, name: str, text: str) -> Raised:
     """Return a NameError that keeps the name."""
     raised = vm.error(NameError, text)

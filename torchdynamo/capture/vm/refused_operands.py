@@ -51,8 +51,12 @@ def answered_by_method(vm: Machine, fn: Any, answer: Value, others: list[Value])
 
 def standing_for(operand: Value) -> Any:
     """Return an object whose class has the names of an operand's, and nothing else."""
-    cls = operand.pytype
-    return type(type_name(cls), (), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})()
+    return named_like(operand.pytype)()
+
+
+def named_like(cls: type, **methods: Any) -> type:
+    """Return a class that has the names of another, and only these methods."""
+    return type(type_name(cls), (), {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **methods})
 
 
 def refused_sequence(fn: Any, *sides: type) -> str | None:
